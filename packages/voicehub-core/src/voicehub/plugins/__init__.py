@@ -1,0 +1,1 @@
+"""The plugin host: entry points found without importing them, loaded by name, pluggy hooks."""

@@ -1,0 +1,1 @@
+"""Framework-free descriptions of what trains: support levels, phases, models, registry."""
