@@ -42,11 +42,11 @@ def run(main, *arguments):
     if status not in (None, 0):
         raise RuntimeError(f"voicehub {' '.join(arguments)} ended with {status!r}")
 
-{code}
+# the case
 loaded = sorted(sys.modules)
 import json, time
 sys.stdout.flush()
-sys.stderr.write("\\n" + json.dumps({{"cpu": time.process_time(), "modules": loaded}}))
+sys.stderr.write("\\n" + json.dumps({"cpu": time.process_time(), "modules": loaded}))
 """
 
 
@@ -79,7 +79,7 @@ def measure(name: str, rounds: int = 1) -> Start:
 
 def _run_child(name: str) -> dict[str, Any]:
     child = subprocess.run(
-        [sys.executable, "-c", _CHILD.format(code=CASES[name])],
+        [sys.executable, "-c", _CHILD.replace("# the case", CASES[name])],
         capture_output=True,
         text=True,
         check=False,
