@@ -8,12 +8,12 @@ The typer application of this package registers it with::
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from voicehub.cli.output import finish
 from voicehub_data.synthetic.corpus import CorpusSummary, build_corpus
 
 
@@ -32,14 +32,16 @@ def synthesize(
 ) -> None:
     """Speak a small English corpus with espeak-ng: digit strings and household commands."""
     summary = build_corpus(out, minutes=minutes, seed=seed, overwrite=overwrite)
-    if json_output:
-        typer.echo(json.dumps(_as_json(summary)))
-        return
-    typer.echo(f"{'Found' if summary.reused else 'Wrote'} {summary.directory}")
+    finish(_as_json(summary), json_mode=json_output, human=_table(summary))
+
+
+def _table(summary: CorpusSummary) -> str:
+    lines = [f"{'Found' if summary.reused else 'Wrote'} {summary.directory}"]
     for split, path in summary.manifests.items():
         minutes_spoken = summary.seconds[split] / 60.0
-        typer.echo(f"  {path.name:22} {summary.rows[split]:5d} rows {minutes_spoken:6.1f} min")
-    typer.echo(f"  digest {summary.digest}")
+        lines.append(f"  {path.name:22} {summary.rows[split]:5d} rows {minutes_spoken:6.1f} min")
+    lines.append(f"  digest {summary.digest}")
+    return "\n".join(lines)
 
 
 def _as_json(summary: CorpusSummary) -> dict[str, object]:
