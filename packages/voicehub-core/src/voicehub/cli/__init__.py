@@ -1,0 +1,1 @@
+"""The command line ``voicehub``. Its modules import heavy libraries inside their commands only."""

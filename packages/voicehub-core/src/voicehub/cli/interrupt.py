@@ -1,0 +1,51 @@
+"""Ctrl-C during training: the first stops at the end of the update and saves, the second at once."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.callbacks import TrainerCallback
+from voicehub.trainer.state import TrainerControl, TrainerState
+
+_FIRST = "\nStopping after this update, with a checkpoint. Ctrl-C again stops at once."
+
+
+class StopOnInterrupt(TrainerCallback):
+    """Asks the loop to save and stop once ``requested`` is set.
+
+    Only while ``listening()``: before and after training Ctrl-C is Python's own.
+    """
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """The weights are whole here, so this is where to stop."""
+        if self.requested:
+            control.should_save = True
+            control.should_training_stop = True
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Take over SIGINT for the time of the block."""
+        before = signal.getsignal(signal.SIGINT)
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self.requested:
+                raise KeyboardInterrupt
+            self.requested = True
+            print(_FIRST, file=sys.stderr, flush=True)
+
+        signal.signal(signal.SIGINT, handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)

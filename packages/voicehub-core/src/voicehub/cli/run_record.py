@@ -1,0 +1,151 @@
+"""``config.yaml`` and ``run.json``: what a run was, in enough detail to make it again.
+
+No environment variables, and no value whose key looks like a credential.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from voicehub.cli.installed import installed_versions
+from voicehub.cli.output import jsonable
+from voicehub.errors import VoiceHubError
+
+RECORD_FILE, CONFIG_FILE = "run.json", "config.yaml"
+RECORD_FORMAT = 1
+
+_CREDENTIAL = re.compile(r"(token|secret|passw(or)?d|api_?key|credential)s?$", re.IGNORECASE)
+_HIDDEN = "(not recorded)"
+
+
+def build_record(
+    *,
+    preset: str,
+    overrides: Sequence[str],
+    files: Sequence[Path],
+    config: Mapping[str, Any],
+    experiment: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The record of a run that starts now.
+
+    Args:
+        preset: its name.
+        overrides: as typed.
+        files: the YAML files that took part, the weakest first.
+        config: the resolved configuration.
+        experiment: what the family adds: digests of manifests, model revision, adapter's code.
+    """
+    ours, libraries = installed_versions()
+    return {
+        "format": RECORD_FORMAT,
+        "started": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "command": ["voicehub", "train", preset, *(_hide_override(o) for o in overrides)],
+        "working_directory": str(Path.cwd()),
+        "preset": preset,
+        "files": [str(path) for path in files],
+        "config": hide_credentials(config),
+        "experiment": jsonable(experiment),
+        "packages": ours,
+        "libraries": libraries,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "git": _git_state(Path.cwd()),
+    }
+
+
+def prepare_run_directory(directory: Path) -> None:
+    """Make the directory and make sure that it can be written.
+
+    Raises:
+        VoiceHubError: it cannot; the message says why and which setting names it.
+    """
+    probe = directory / f".voicehub-write-test-{os.getpid()}"
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise VoiceHubError(
+            f"The run directory {directory} cannot be written: {error.strerror or error}. "
+            "Choose another with training.output_dir=PATH."
+        ) from error
+
+
+def write_record(
+    directory: Path, record: Mapping[str, Any], config_yaml: str, resumed_step: int | None
+) -> None:
+    """Write both files. A resumed run keeps its first record and adds a session to it."""
+    path = directory / RECORD_FILE
+    session = {
+        key: record[key] for key in ("started", "command", "packages", "libraries", "git")
+    }
+    session["resumed_from_step"] = resumed_step
+    content: dict[str, Any] = {**record, "sessions": [session]}
+    before = _read(path) if resumed_step is not None else None
+    if before is not None:
+        content = {**before, "sessions": [*before.get("sessions", []), session]}
+    _replace(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    _replace(directory / CONFIG_FILE, config_yaml)
+
+
+def config_as_yaml(config: Mapping[str, Any], header: str = "") -> str:
+    """The resolved configuration as YAML that `voicehub train PATH.yaml` takes again."""
+    import yaml
+
+    body = yaml.safe_dump(jsonable(config), sort_keys=False, allow_unicode=True, width=100)
+    return "".join(f"# {line}\n" for line in header.splitlines()) + str(body)
+
+
+def hide_credentials(value: Any) -> Any:
+    """``value`` with the values of keys that name credentials taken out."""
+    if isinstance(value, Mapping):
+        return {
+            str(key): _HIDDEN if _CREDENTIAL.search(str(key)) and item else hide_credentials(item)
+            for key, item in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [hide_credentials(item) for item in value]
+    return jsonable(value)
+
+
+def _hide_override(override: str) -> str:
+    key, separator, _ = override.partition("=")
+    return f"{key}={_HIDDEN}" if separator and _CREDENTIAL.search(key) else override
+
+
+def _git_state(directory: Path) -> dict[str, Any] | None:
+    """Commit of the working directory and whether files differ from it; None outside of git."""
+    try:
+        commit = _git(directory, "rev-parse", "HEAD")
+        return {"commit": commit, "changed": bool(_git(directory, "status", "--porcelain", "-uno"))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", *arguments], cwd=directory, capture_output=True, text=True, check=True, timeout=10
+    )
+    return done.stdout.strip()
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

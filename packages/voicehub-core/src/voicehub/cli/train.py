@@ -1,0 +1,43 @@
+"""``voicehub train``: compose a preset and run it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from voicehub.cli.options import JsonOption
+from voicehub.cli.output import finish
+
+
+def train(
+    preset: Annotated[str, typer.Argument(help="FAMILY/NAME, a file of ./configs, or a .yaml.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE]...",
+            help="Settings in Hydra's syntax: training.learning_rate=1e-3, data=my_corpus, "
+            "+experiments=my_run.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the resolved configuration and stop.")
+    ] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Train PRESET. `voicehub presets` lists what there is."""
+    from voicehub.cli.compose import compose_preset
+    from voicehub.cli.run_record import config_as_yaml, hide_credentials
+    from voicehub.cli.validate import validate_run
+
+    composition = compose_preset(preset, overrides or [])
+    spec, config = validate_run(composition)
+    values = hide_credentials(config.model_dump(mode="json"))
+    if dry_run:
+        text = config_as_yaml(values)
+        finish({"config": values}, json_mode=json_, human=text.rstrip())
+        return
+    from voicehub.cli.training_run import run_training
+
+    summary, human = run_training(composition, spec, config, values, json_mode=json_)
+    finish({"summary": summary.as_dict()}, json_mode=json_, human=human)

@@ -1,0 +1,87 @@
+"""``voicehub transcribe``: recordings to text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from voicehub.cli.eval_ import require_directory
+from voicehub.cli.options import DeviceOption, JsonOption, resolve_device
+from voicehub.cli.output import UsageError, finish, print_error
+from voicehub.errors import DataError
+
+if TYPE_CHECKING:
+    from voicehub.models.lifecycle import PreTrainedRecognitionModel
+    from voicehub.models.results import Transcription
+
+
+def transcribe(
+    files: Annotated[list[Path], typer.Argument(help="Audio files.")],
+    model: Annotated[Path, typer.Option("--model", help="A model directory.")],
+    beam_size: Annotated[int, typer.Option(min=1, help="1 is greedy decoding.")] = 1,
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Start and end of every word, in seconds.")
+    ] = False,
+    batch_size: Annotated[int, typer.Option(min=1)] = 8,
+    model_type: Annotated[
+        str | None, typer.Option(help="Needed where the directory does not say it itself.")
+    ] = None,
+    device: DeviceOption = "auto",
+    json_: JsonOption = False,
+) -> None:
+    """Transcribe audio files. A file that cannot be read is named; the others are done."""
+    from voicehub.models.auto import AutoModelForSpeechRecognition
+
+    require_directory(model)
+    missing = [str(file) for file in files if not file.is_file()]
+    if missing:
+        raise UsageError(f"No such audio file: {', '.join(missing)}.")
+    recogniser = AutoModelForSpeechRecognition.from_pretrained(
+        str(model), model_type=model_type, device=resolve_device(device)
+    )
+    options = {"batch_size": batch_size, "beam_size": beam_size, "timestamps": timestamps}
+    done: list[dict[str, Any]] = []
+    failed: list[dict[str, str]] = []
+    for file, outcome in _outcomes(recogniser, files, batch_size, options):
+        if isinstance(outcome, DataError):
+            failed.append({"file": str(file), "message": str(outcome)})
+            print_error(f"{file}: {outcome}")
+            continue
+        done.append({"file": str(file), **asdict(outcome)})
+        if not json_:
+            print(_text(file, outcome, alone=len(files) == 1), flush=True)
+    result: dict[str, Any] = {"transcriptions": done, "failed": failed}
+    finish(result, json_mode=json_, ok=not failed)
+
+
+def _outcomes(
+    recogniser: PreTrainedRecognitionModel,
+    files: Sequence[Path],
+    batch_size: int,
+    options: dict[str, Any],
+) -> Iterator[tuple[Path, Transcription | DataError]]:
+    """Results as they come, batch by batch; a batch with a bad file is redone file by file."""
+    for start in range(0, len(files), batch_size):
+        batch = files[start : start + batch_size]
+        try:
+            yield from zip(batch, recogniser.transcribe(batch, **options), strict=True)
+        except DataError as error:
+            if len(batch) == 1:
+                yield batch[0], error
+                continue
+            for file in batch:
+                try:
+                    yield file, recogniser.transcribe([file], **options)[0]
+                except DataError as own:
+                    yield file, own
+
+
+def _text(file: Path, outcome: Transcription, *, alone: bool) -> str:
+    lines = [outcome.text if alone else f"{file}: {outcome.text}"]
+    if outcome.words is not None:
+        lines += [f"  {word.start:8.2f}  {word.end:8.2f}  {word.word}" for word in outcome.words]
+    return "\n".join(lines)

@@ -1,0 +1,195 @@
+"""Progress on the console: a live panel on a terminal, one plain line for each log row elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING, Any
+
+from voicehub.reporting import figures
+from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.callbacks import TrainerCallback
+from voicehub.trainer.state import TrainerControl, TrainerState
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.panel import Panel
+
+_REFRESH = 4  # panel frames a second
+
+
+class ConsoleCallback(TrainerCallback):
+    """Shows loss, learning rate, gradient norm, speed, data wait, padding waste and the ETA.
+
+    Args:
+        name: title of the run.
+        stream: where to print; standard output by default (standard error with ``--json``).
+        live: force the panel or the plain lines; by default the panel where ``stream`` is a
+            terminal.
+    """
+
+    def __init__(
+        self, name: str = "", stream: IO[str] | None = None, live: bool | None = None
+    ) -> None:
+        self.name = name
+        self._stream = stream or sys.stdout
+        self._wants_live = live
+        self._state: TrainerState | None = None
+        self._logs: dict[str, Any] = {}
+        self._metrics: dict[str, float] = {}
+        self._losses: deque[float] = deque(maxlen=200)
+        self._notes: deque[str] = deque(maxlen=3)
+        self._started = 0.0
+        self._first_step = 0
+        self._live: Live | None = None
+
+    # -- events ---------------------------------------------------------------------------
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Start the clock and, on a terminal, the panel."""
+        if not state.is_world_process_zero:
+            return
+        self._state = state
+        self._started, self._first_step = time.perf_counter(), state.global_step
+        console = self._console()
+        if self._wants_live if self._wants_live is not None else console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live(
+                get_renderable=self._panel, console=console, refresh_per_second=_REFRESH
+            )
+            self._live.start()
+
+    def on_log(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Take over the newest numbers; without a panel, print them."""
+        if not state.is_world_process_zero:
+            return
+        logs: Mapping[str, Any] = context.get("logs") or {}
+        metrics = figures.evaluation_metrics(logs)
+        if metrics:
+            self._metrics.update(metrics)
+            self._print("evaluation", _pairs_of(metrics), state)
+        elif "loss" in logs:
+            self._logs.update(logs)
+            self._losses.append(float(logs["loss"]))
+            self._print("step", figures.shown(logs), state, with_eta=True)
+
+    def on_checkpoint_saved(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Name the checkpoint."""
+        checkpoint = context.get("checkpoint")
+        if checkpoint is not None and state.is_world_process_zero:
+            self._note(f"saved {getattr(checkpoint, 'name', checkpoint)}")
+
+    def on_step_skipped(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Say which update was skipped, why, and for which samples."""
+        ids = context.get("ids") or []
+        shown = ", ".join(str(sample) for sample in ids[:4]) + (" ..." if len(ids) > 4 else "")
+        about = f" (samples {shown})" if shown else ""
+        self._note(f"update skipped: {context.get('reason', 'not finite')}{about}")
+
+    def on_alert(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Show a health alert at once."""
+        self._note(f"warning: {context.get('alert')}")
+
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Leave the last frame standing."""
+        self.close()
+
+    def on_train_error(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Give the terminal back before the error is printed."""
+        self.close()
+
+    def close(self) -> None:
+        """Stop the panel; safe to call twice."""
+        if self._live is not None:
+            live, self._live = self._live, None
+            live.stop()
+
+    # -- plain lines ----------------------------------------------------------------------
+
+    def _print(
+        self,
+        what: str,
+        pairs: list[tuple[str, str]],
+        state: TrainerState,
+        *,
+        with_eta: bool = False,
+    ) -> None:
+        if self._live is not None:
+            return
+        position = f"{what} {state.global_step}/{state.max_steps}"
+        cells = [f"{label} {value}" for label, value in pairs]
+        if with_eta:
+            cells.append(f"ETA {figures.clock(self._remaining())}")
+        print("  ".join([position, *cells]), file=self._stream, flush=True)
+
+    def _note(self, text: str) -> None:
+        if self._live is not None:
+            self._notes.append(text)
+        else:
+            print(text, file=self._stream, flush=True)
+
+    # -- the panel ------------------------------------------------------------------------
+
+    def _console(self) -> Console:
+        from rich.console import Console
+
+        return Console(file=self._stream)
+
+    def _remaining(self) -> float:
+        if self._state is None:
+            return 0.0
+        done = self._state.global_step - self._first_step
+        if done <= 0:
+            return 0.0
+        elapsed = time.perf_counter() - self._started
+        return elapsed / done * max(0, self._state.max_steps - self._state.global_step)
+
+    def _panel(self) -> Panel:
+        """One frame. Drawn by rich's own thread: it reads what the callbacks stored, no more."""
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        state = self._state or TrainerState()
+        elapsed = time.perf_counter() - self._started
+        head = Table.grid(padding=(0, 2), expand=True)
+        head.add_column(ratio=1)
+        head.add_column(justify="right")
+        total = max(1, state.max_steps)
+        position = f"step {state.global_step:,} of {state.max_steps:,}   epoch {state.epoch:.2f}"
+        times = f"{figures.clock(elapsed)} gone   ETA {figures.clock(self._remaining())}"
+        head.add_row(Text(position, style="bold"), Text(times))
+        body = Table.grid(padding=(0, 3))
+        for label, value in figures.shown(self._logs):
+            extra = figures.spark(self._losses) if label == "loss" else ""
+            body.add_row(Text(label, style="dim"), Text(value), Text(extra, style="cyan"))
+        for label, value in _pairs_of(self._metrics):
+            body.add_row(Text(label, style="dim"), Text(value, style="green"), Text(""))
+        notes = [Text(note, style="yellow") for note in self._notes]
+        bar = ProgressBar(total=total, completed=min(total, state.global_step))
+        title = Text(f"training {self.name}".strip())
+        return Panel(Group(head, bar, body, *notes), title=title, title_align="left")
+
+
+def _pairs_of(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+    return [(figures.label_of(key), figures.number(key, value)) for key, value in metrics.items()]

@@ -1,0 +1,78 @@
+"""What a finished run amounts to: a few facts, as text for the console and as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from voicehub.reporting import figures
+
+
+@dataclass
+class RunSummary:
+    """Facts of a run.
+
+    ``metrics`` are those of the final evaluation (``eval_<split>_<metric>``), ``best`` the best
+    value of the watched metric with its step. ``seconds`` is the time spent training in this
+    process, not in the ones before a resume.
+    """
+
+    name: str
+    family: str
+    model_type: str
+    device: str
+    steps: int
+    seconds: float
+    training_loss: float | None
+    metrics: dict[str, float] = field(default_factory=dict)
+    best: tuple[str, float, int | None] | None = None
+    skipped_steps: int = 0
+    warnings: list[str] = field(default_factory=list)
+    run_directory: Path | None = None
+    model_directory: Path | None = None
+    report: Path | None = None
+    next_command: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """Several lines; paths and the next command last, where the eye lands."""
+        lines = [f"Done: {self.steps:,} steps in {figures.clock(self.seconds)} on {self.device}."]
+        if self.training_loss is not None:
+            lines.append(f"  training loss  {figures.number('loss', self.training_loss)}")
+        width = max((len(figures.label_of(key)) for key in self.metrics), default=0)
+        lines += [
+            f"  {figures.label_of(key):<{width}}  {figures.number(key, value)}"
+            for key, value in self.metrics.items()
+        ]
+        if self.best is not None:
+            lines.append(f"  {_best_text(self.best)}")
+        if self.skipped_steps:
+            lines.append(f"  {self.skipped_steps} updates were skipped: see metrics.jsonl")
+        lines += [f"  warning: {warning}" for warning in self.warnings]
+        places = (("model", self.model_directory), ("report", self.report))
+        lines += [f"{label:<7} {path}" for label, path in places if path is not None]
+        if self.next_command:
+            lines += ["", f"Next: {self.next_command}"]
+        return "\n".join(lines)
+
+
+def _best_text(best: tuple[str, float, int | None]) -> str:
+    name, value, step = best
+    key = name if name.startswith("eval_") else f"eval_{name}"
+    at = f" at step {step:,}" if step is not None else ""
+    return f"best {figures.label_of(key)}  {figures.number(key, value)}{at}"
+
+
+def alerts_in(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The health alerts among the rows of ``metrics.jsonl``, each text once."""
+    found: dict[str, None] = {}
+    for row in rows:
+        alert = row.get("alert")
+        if alert:
+            found[str(alert)] = None
+    return list(found)
