@@ -1,0 +1,92 @@
+"""Everything that is done with this repository: ``python -m nox -s NAME``.
+
+All sessions share one environment, ``.venv``, which the first of them makes. What each does in
+detail stands in ``tools/``.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+from dev_environment import DevEnvironment  # noqa: E402
+
+nox.options.sessions = ["tests"]
+nox.options.default_venv_backend = "none"
+nox.options.error_on_external_run = False
+
+
+def prepare(session: nox.Session, *groups: str) -> str:
+    """Bring ``.venv`` up to date and return its interpreter."""
+    environment = DevEnvironment(ROOT, run=lambda command: session.run(*command, external=True))
+    if not environment.ensure(*groups):
+        session.log(f"{environment.directory} is up to date")
+    return str(environment.python)
+
+
+@nox.session
+def dev(session: nox.Session) -> None:
+    """Make .venv with every package editable."""
+    python = prepare(session)
+    session.log(f"ready: {Path(python).parent}")
+
+
+@nox.session
+def quickstart(session: nox.Session) -> None:
+    """Speak a corpus, train a recogniser on it, evaluate, transcribe, export."""
+    session.run(prepare(session), "tools/quickstart.py", *session.posargs, external=True)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """All tests, import contracts included: `nox -s tests -- -k name` picks some."""
+    session.run(prepare(session), "-m", "pytest", *session.posargs, external=True)
+
+
+@nox.session
+def bars(session: nox.Session) -> None:
+    """Measure what takes longer than tests may: `nox -s bars -- NAME` picks some."""
+    python = prepare(session, "bench")
+    session.run(python, "tools/bars.py", *session.posargs, external=True)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style, format and import contracts."""
+    python = prepare(session)
+    session.run(python, "-m", "ruff", "check", ".", external=True)
+    session.run(python, "-m", "ruff", "format", "--check", ".", external=True)
+    session.run(str(Path(python).parent / "lint-imports"), external=True)
+
+
+@nox.session
+def typing(session: nox.Session) -> None:
+    """mypy, strict, on the core."""
+    session.run(prepare(session), "-m", "mypy", *session.posargs, external=True)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Build the documentation site; a broken link is an error."""
+    python = prepare(session, "docs")
+    session.run(python, "-m", "mkdocs", "build", "--strict", *session.posargs, external=True)
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Wheel and source distribution of every package in dist/, metadata checked."""
+    python = prepare(session, "build")
+    session.run(python, "tools/build_packages.py", *session.posargs, external=True)
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """Side-by-side measurements: start-up, and overhead per training step."""
+    python = prepare(session, "bench")
+    for name in ("startup", "trainer_overhead"):
+        session.run(python, f"benchmarks/{name}.py", *session.posargs, external=True)
