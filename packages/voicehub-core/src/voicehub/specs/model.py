@@ -103,7 +103,11 @@ class ModelTrainingSpec:
         self._set("support", TrainingSupport.coerce(self.support))
         self._set("task", _member(SpeechTask, self.task, f"{where}: task"))
         for name in _NAME_TUPLES:
-            self._set(name, name_tuple(getattr(self, name), where=f"{where}: {name}"))
+            # The empty path is the model itself, for plain modules.
+            values = name_tuple(
+                getattr(self, name), where=f"{where}: {name}", allow_empty=name == "module_paths"
+            )
+            self._set(name, values)
         for name in _REFERENCES:
             require_reference(getattr(self, name), where=f"{where}: {name}")
         if self.regression_loss not in REGRESSION_LOSSES:
@@ -192,7 +196,9 @@ class ModelTrainingSpec:
             )
 
     def _resolved_kind(self, where: str) -> TrainingRecipeKind:
-        kind = _member(TrainingRecipeKind, self.recipe_kind, f"{where}: recipe_kind")
+        kind: TrainingRecipeKind = _member(
+            TrainingRecipeKind, self.recipe_kind, f"{where}: recipe_kind"
+        )
         if kind is not TrainingRecipeKind.SINGLE_PHASE:
             return kind
         if any(phase.kind.is_adversarial for phase in self.phases):

@@ -76,9 +76,7 @@ def list_training_specs(
         try:
             spec = _from_plugin(name)
         except (PluginError, RecipeError, TypeError) as error:
-            warnings.warn(
-                f"Left out model type {name!r}: {error}", RuntimeWarning, stacklevel=2
-            )
+            warnings.warn(f"Left out model type {name!r}: {error}", RuntimeWarning, stacklevel=2)
             continue
         specs.setdefault(_normal(spec.model_type), spec)
     wanted_task = None if task is None else SpeechTask(task)

@@ -20,7 +20,7 @@ def require_name(value: Any, *, where: str) -> str:
     return value
 
 
-def name_tuple(values: Any, *, where: str) -> tuple[str, ...]:
+def name_tuple(values: Any, *, where: str, allow_empty: bool = False) -> tuple[str, ...]:
     """Return ``values`` as a tuple of distinct names; a bare string is refused.
 
     A string is iterable, so ``"model"`` given for ``("model",)`` would otherwise
@@ -30,7 +30,8 @@ def name_tuple(values: Any, *, where: str) -> tuple[str, ...]:
         raise TypeError(f"{where} must be a tuple of names, got {values!r}; write ({values!r},).")
     names = tuple(values)
     for name in names:
-        require_name(name, where=f"{where} entry")
+        if name != "" or not allow_empty:
+            require_name(name, where=f"{where} entry")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise RecipeError(f"{where} names {', '.join(repeated)} twice.")

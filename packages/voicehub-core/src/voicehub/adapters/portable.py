@@ -1,0 +1,81 @@
+"""Write the portable artifact of an adapter: model, recipe manifest, recipe state, exports."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voicehub.models.artifact import RECIPE_FILE, write_artifact_config
+
+if TYPE_CHECKING:
+    from voicehub.adapters.base import TrainingAdapter
+
+NATIVE_EXPORT = "native_export"
+RECIPE_STATE_FILE = "recipe_state.pt"
+MODEL_FILE = "model.safetensors"
+
+
+def save_artifact(adapter: TrainingAdapter, directory: Path, *, native_export: bool) -> None:
+    """Write ``directory``; a wrapper writes itself, a plain module as safetensors."""
+    directory.mkdir(parents=True, exist_ok=True)
+    if hasattr(adapter.model, "model_type") and hasattr(adapter.model, "save_pretrained"):
+        adapter.model.save_pretrained(directory)
+    else:
+        _save_module(adapter, directory)
+    manifest = adapter.artifact_manifest()
+    exported = native_export and _export_native(adapter.model, directory / NATIVE_EXPORT)
+    manifest["native_export_path"] = NATIVE_EXPORT if exported else None
+    if not exported:
+        manifest["native_export"] = None
+    _save_recipe_state(adapter, directory)
+    text = json.dumps(manifest, indent=2, allow_nan=False)
+    (directory / RECIPE_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def load_recipe_state(directory: Path) -> dict[str, Any]:
+    """Return the recipe state of an artifact; empty where the recipe keeps none."""
+    import torch
+
+    path = directory / RECIPE_STATE_FILE
+    if not path.exists():
+        return {}
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    return state
+
+
+def _save_module(adapter: TrainingAdapter, directory: Path) -> None:
+    from safetensors.torch import save_file
+
+    module = adapter.module
+    write_artifact_config(
+        directory,
+        model_type=adapter.spec.model_type,
+        family=adapter.spec.family,
+        model={"class": f"{type(module).__module__}.{type(module).__qualname__}"},
+    )
+    save_file(adapter.state_dict(), directory / MODEL_FILE, metadata={"format": "pt"})
+
+
+def _save_recipe_state(adapter: TrainingAdapter, directory: Path) -> None:
+    import torch
+
+    state = adapter.recipe_state_dict()
+    if state:
+        torch.save(state, directory / RECIPE_STATE_FILE)
+
+
+def _export_native(model: Any, target: Path) -> bool:
+    """Write the layout of the library the model comes from; False where it has none."""
+    target.mkdir(parents=True, exist_ok=True)
+    if hasattr(model, "export_native"):
+        done = bool(model.export_native(target))
+    elif hasattr(model, "save_pretrained") and not hasattr(model, "load_for_training"):
+        model.save_pretrained(target)
+        done = True
+    else:
+        done = False
+    if not done:
+        shutil.rmtree(target)
+    return done

@@ -1,0 +1,1 @@
+"""Model wrappers: lazy loading, loading for training, portable artifacts, lookup by type."""
