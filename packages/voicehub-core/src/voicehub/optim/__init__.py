@@ -1,0 +1,1 @@
+"""How weights move: parameter groups, optimizers, schedules, finite checks."""

@@ -1,0 +1,169 @@
+"""``TrainingStrategy``: how a step is executed, apart from what is optimised.
+
+The Trainer calls nothing else for devices, precision, backward, clipping, stepping and talking to
+other processes. A strategy for one process is a few lines a method; one for many overrides the
+same methods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from voicehub.adapters.base import TrainingAdapter
+    from voicehub.adapters.context import TrainingContext
+    from voicehub.adapters.outputs import SpeechTrainingOutput
+    from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
+
+
+class TrainingStrategy(ABC):
+    """Every method that the Trainer calls, in the order of a run."""
+
+    name: str = ""
+    rank: int = 0
+    world_size: int = 1
+
+    @property
+    def is_primary(self) -> bool:
+        """Whether this process writes files and talks to people."""
+        return self.rank == 0
+
+    # Set-up, in this order: device, model/adapter, optimisation, data.
+
+    @abstractmethod
+    def prepare_device(self, model: nn.Module, *, device: str) -> nn.Module:
+        """Move the freshly built graph to where it trains."""
+
+    def prepare_model(self, model: nn.Module, *, device: str) -> nn.Module:
+        """Wrap the graph after passes were applied (DDP, FSDP); parameters keep their identity."""
+        return model
+
+    def prepare_training_adapter(
+        self, adapter: TrainingAdapter, *, device: str
+    ) -> TrainingAdapter:
+        """Wrap what an adapter executes; the default leaves it alone."""
+        return adapter
+
+    def prepare_optimization(
+        self, model: nn.Module, optimizer: OptimizerBundle, scheduler: SchedulerBundle | None
+    ) -> tuple[OptimizerBundle, SchedulerBundle | None]:
+        """Wrap optimizers and schedulers; the default leaves them alone."""
+        return optimizer, scheduler
+
+    def prepare_dataloader(self, dataloader: Any, *, training: bool) -> Any:
+        """Wrap a loader; ours is dealt to ranks already."""
+        return dataloader
+
+    # One micro-batch.
+
+    @abstractmethod
+    def prepare_input(self, value: Any, *, device: str) -> Any:
+        """Move tensors in nested containers to the device; other values pass through."""
+
+    @abstractmethod
+    def autocast_context(self) -> AbstractContextManager[Any]:
+        """Mixed precision of forward passes."""
+
+    @abstractmethod
+    def create_grad_scaler(self) -> Any:
+        """A gradient scaler for fp16, otherwise None."""
+
+    @contextlib.contextmanager
+    def no_sync(self, model: nn.Module, *, enabled: bool) -> Iterator[None]:
+        """Hold back gradient reduction on all but the last micro-batch of a window."""
+        yield
+
+    def execute_training_phase(
+        self, model: nn.Module, adapter: TrainingAdapter, context: TrainingContext
+    ) -> SpeechTrainingOutput:
+        """Run one phase on one micro-batch under autocast."""
+        with self.autocast_context():
+            return adapter.execute_training_phase(context)
+
+    def execute_prediction_phase(
+        self, model: nn.Module, adapter: TrainingAdapter, context: TrainingContext
+    ) -> SpeechTrainingOutput:
+        """Run the evaluation phase on one batch under autocast, without gradients."""
+        with self.autocast_context():
+            return adapter.execute_prediction_phase(context)
+
+    @abstractmethod
+    def backward(self, loss: Tensor, *, scaler: Any) -> None:
+        """Accumulate gradients of ``loss``."""
+
+    # The end of a window.
+
+    def reduce_sum(self, value: Tensor | float) -> Tensor | float:
+        """Sum over processes; all of them must call it."""
+        return value
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether ``flag`` holds on any process: every decision that changes what a rank does."""
+        return flag
+
+    def normalize_gradients(self, grads: Sequence[Tensor], divisor: Tensor | float) -> None:
+        """Divide gradients in place."""
+        from voicehub.optim.gradients import scale_
+
+        if isinstance(divisor, Tensor) or divisor != 1.0:
+            scale_(grads, 1.0 / divisor)
+
+    @abstractmethod
+    def gradient_norm(self, grads: Sequence[Tensor]) -> Tensor:
+        """Euclidean norm of all gradients, over all processes."""
+
+    @abstractmethod
+    def clip_grad_norm(self, grads: Sequence[Tensor], norm: float, max_norm: float) -> None:
+        """Scale gradients in place so that their norm is at most ``max_norm``."""
+
+    @abstractmethod
+    def unscale(self, optimizer: OptimizerBundle, names: Iterable[str], *, scaler: Any) -> None:
+        """Take the fp16 loss scale out of the gradients of the named routes."""
+
+    @abstractmethod
+    def optimizer_step(
+        self, optimizer: OptimizerBundle, names: Iterable[str], *, scaler: Any
+    ) -> None:
+        """Step the named routes."""
+
+    @abstractmethod
+    def update_scaler(self, scaler: Any, *, skipped: bool) -> None:
+        """Let the fp16 scaler follow what happened to the update."""
+
+    def scheduler_step(self, scheduler: SchedulerBundle, names: Iterable[str]) -> None:
+        """Advance the schedules of the named routes."""
+        scheduler.step(names)
+
+    def zero_grad(self, optimizer: OptimizerBundle, names: Iterable[str]) -> None:
+        """Drop the gradients of the named routes."""
+        optimizer.zero_grad(names)
+
+    # Evaluation, checkpoints, other processes.
+
+    def gather_for_metrics(self, value: list[Any]) -> list[Any]:
+        """Rows of all processes in the order of the data."""
+        return value
+
+    def barrier(self) -> None:
+        """Wait for all processes."""
+
+    def unwrap_model(self, model: nn.Module) -> nn.Module:
+        """Undo ``prepare_model``."""
+        return model
+
+    def state_dict(self) -> dict[str, Any]:
+        """State of the strategy itself, as JSON values and tensors."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore ``state_dict``."""
+
+    def resume_signature(self) -> dict[str, Any]:
+        """What must be equal for a bit-exact resume."""
+        return {"name": self.name, "world_size": self.world_size}

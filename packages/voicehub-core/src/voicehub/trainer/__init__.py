@@ -1,0 +1,1 @@
+"""The Trainer and the parts it is wired from. Import names from the module that defines them."""

@@ -1,0 +1,49 @@
+"""Which evaluation counts as the best so far."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+
+from voicehub.errors import ConfigurationError
+from voicehub.suggest import did_you_mean
+from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.state import TrainerState
+
+logger = logging.getLogger(__name__)
+
+
+def metric_value(metrics: Mapping[str, float], name: str) -> float | None:
+    """The value of a metric named with or without its ``eval_`` prefix; None when absent."""
+    for key in (name, f"eval_{name}"):
+        if key in metrics:
+            return float(metrics[key])
+    return None
+
+
+def update_best(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
+    """Record a new best evaluation in ``state``; NaN and infinity are never the best.
+
+    Returns:
+        Whether ``metrics`` are the best so far.
+
+    Raises:
+        ConfigurationError: the watched metric is not among those computed.
+    """
+    name = args.metric_for_best_model or "loss"
+    value = metric_value(metrics, name)
+    if value is None:
+        raise ConfigurationError(
+            f"metric_for_best_model='{name}' was not computed; this evaluation gave "
+            f"{', '.join(sorted(metrics))}.{did_you_mean(name, metrics)}"
+        )
+    if not math.isfinite(value):
+        logger.warning("%s is %s at step %d: not considered best.", name, value, state.global_step)
+        return False
+    best = state.best_metric
+    better = best is None or (value > best if args.greater_is_better else value < best)
+    if better:
+        state.best_metric = value
+        state.best_global_step = state.global_step
+    return better

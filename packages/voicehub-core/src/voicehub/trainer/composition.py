@@ -1,0 +1,250 @@
+"""The one place where the parts of a run are wired together.
+
+Order: seed, build the graph (the adapter's set-up), move it, wrap it, create optimizers, prepare
+them, then data, horizon and schedules.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim import SGD, AdamW, Optimizer
+
+from voicehub.adapters.auto import AutoTrainingAdapter
+from voicehub.adapters.base import TrainingAdapter
+from voicehub.adapters.plain import ModuleAdapter
+from voicehub.errors import ConfigurationError, RecipeError
+from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
+from voicehub.optim.groups import NamedParameters, decay_groups, undecayed
+from voicehub.optim.schedules import (
+    ClosedFormScheduler,
+    PlateauScheduler,
+    Scheduler,
+    make_multiplier,
+)
+from voicehub.strategies.base import TrainingStrategy
+from voicehub.trainer.arguments import TrainingArguments
+
+OptimizerFactory = Callable[[str, NamedParameters, TrainingArguments], Optimizer]
+SchedulerFactory = Callable[[str, Optimizer, int, TrainingArguments], Scheduler]
+
+
+@dataclass(frozen=True)
+class OptimizationSources:
+    """Where optimizers and schedulers come from when the user brings their own."""
+
+    optimizer: Optimizer | None = None
+    scheduler: Scheduler | None = None
+    optimizer_class: tuple[type[Optimizer], Mapping[str, Any]] | None = None
+    optimizer_factory: OptimizerFactory | None = None
+    scheduler_factory: SchedulerFactory | None = None
+
+
+@dataclass
+class Graph:
+    """The model on its device, with its adapter and optimizers."""
+
+    adapter: TrainingAdapter
+    model: nn.Module
+    device: str
+    optimizers: OptimizerBundle
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and torch on all devices."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def make_adapter(model: Any, adapter: TrainingAdapter | None) -> TrainingAdapter:
+    """The given adapter, one found for a wrapper, or the plain one around a module."""
+    if adapter is not None:
+        if not isinstance(adapter, TrainingAdapter):
+            raise TypeError(f"training_adapter must be a TrainingAdapter, got {adapter!r}.")
+        if adapter.model is not model:
+            raise ConfigurationError("training_adapter wraps another model than the one passed.")
+        return adapter
+    if isinstance(model, nn.Module):
+        return ModuleAdapter(model)
+    return AutoTrainingAdapter.from_model(model)
+
+
+def build_graph(
+    adapter: TrainingAdapter,
+    strategy: TrainingStrategy,
+    args: TrainingArguments,
+    sources: OptimizationSources,
+) -> Graph:
+    """Set up the adapter, move and wrap the model, create the optimizers."""
+    seed_everything(args.seed)
+    adapter.setup()
+    if args.gradient_checkpointing:
+        adapter.gradient_checkpointing_enable()
+    device = args.device
+    model = strategy.prepare_device(adapter.module, device=device)
+    adapter = strategy.prepare_training_adapter(adapter, device=device)
+    model = strategy.prepare_model(model, device=device)
+    optimizers = OptimizerBundle(_create_optimizers(adapter, args, sources))
+    return Graph(adapter, model, device, optimizers)
+
+
+def _create_optimizers(
+    adapter: TrainingAdapter, args: TrainingArguments, sources: OptimizationSources
+) -> dict[str, Optimizer]:
+    if sources.optimizer is not None:
+        return {_only_route(adapter, "optimizers"): _owned(sources.optimizer, adapter)}
+    exempt = undecayed([adapter.module])
+    optimizers = {}
+    for name, named in adapter.routes.items():
+        if sources.optimizer_factory is not None:
+            made = sources.optimizer_factory(name, named, args)
+            if not isinstance(made, Optimizer):
+                raise TypeError(f"optimizer_factory('{name}') must return an Optimizer, got {made}")
+            optimizers[name] = made
+            continue
+        groups = adapter.optimizer_groups(name, named, args)
+        if groups is None:
+            groups = decay_groups(
+                named,
+                learning_rate=args.learning_rate,
+                weight_decay=args.weight_decay,
+                exempt=exempt,
+            )
+        optimizers[name] = _create_optimizer(groups, args, sources)
+    _check_owners(optimizers, adapter)
+    return optimizers
+
+
+def _create_optimizer(
+    groups: Sequence[dict[str, Any]], args: TrainingArguments, sources: OptimizationSources
+) -> Optimizer:
+    if sources.optimizer_class is not None:
+        kind, options = sources.optimizer_class
+        return kind(groups, **options)
+    if args.optim == "sgd":
+        return SGD(groups, lr=args.learning_rate)
+    return AdamW(
+        groups,
+        lr=args.learning_rate,
+        betas=(args.adam_beta1, args.adam_beta2),
+        eps=args.adam_epsilon,
+        fused=True if args.adamw_fused else None,
+    )
+
+
+def _only_route(adapter: TrainingAdapter, what: str) -> str:
+    if len(adapter.routes) != 1:
+        raise ConfigurationError(
+            f"A single object was given as {what}, but the recipe has the routes "
+            f"{', '.join(adapter.routes)}. Use optimizer_factory / scheduler_factory."
+        )
+    return next(iter(adapter.routes))
+
+
+def _owned(optimizer: Optimizer, adapter: TrainingAdapter) -> Optimizer:
+    _check_owners({next(iter(adapter.routes)): optimizer}, adapter)
+    return optimizer
+
+
+def _check_owners(optimizers: Mapping[str, Optimizer], adapter: TrainingAdapter) -> None:
+    """Each trainable parameter has one owner, and owners hold parameters of this model only."""
+    names = {id(p): name for name, p in adapter.module.named_parameters()}
+    owner: dict[int, str] = {}
+    for route, optimizer in optimizers.items():
+        for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+            if id(parameter) not in names:
+                raise RecipeError(
+                    f"The optimizer of route '{route}' holds a parameter of shape "
+                    f"{tuple(parameter.shape)} that is not part of the model. Build optimizers "
+                    "from the parameters they are given."
+                )
+            if id(parameter) in owner:
+                raise RecipeError(
+                    f"Parameter '{names[id(parameter)]}' is in the optimizers of both "
+                    f"'{owner[id(parameter)]}' and '{route}': it would step twice."
+                )
+            owner[id(parameter)] = route
+    idle = [
+        name
+        for name, p in adapter.module.named_parameters()
+        if p.requires_grad and id(p) not in owner
+    ]
+    if idle:
+        shown = ", ".join(idle[:8]) + (" ..." if len(idle) > 8 else "")
+        raise RecipeError(
+            f"{len(idle)} trainable parameters are in no optimizer and would never train: {shown}. "
+            "Add them to a route, or freeze them with requires_grad_(False)."
+        )
+
+
+def build_schedulers(
+    graph: Graph,
+    args: TrainingArguments,
+    route_updates: Mapping[str, int],
+    sources: OptimizationSources,
+) -> SchedulerBundle:
+    """One schedule per route, over that route's own number of updates."""
+    if sources.scheduler is not None:
+        return SchedulerBundle({_only_route(graph.adapter, "optimizers[1]"): sources.scheduler})
+    schedulers: dict[str, Scheduler] = {}
+    for name, optimizer in graph.optimizers.optimizers.items():
+        total = route_updates[name]
+        if sources.scheduler_factory is not None:
+            schedulers[name] = sources.scheduler_factory(name, optimizer, total, args)
+            continue
+        warmup = args.get_warmup_steps(total)
+        multiplier = make_multiplier(args.lr_scheduler_type, total, warmup, args.schedule_options)
+        if args.lr_scheduler_type == "plateau":
+            schedulers[name] = PlateauScheduler(
+                optimizer,
+                multiplier,
+                greater_is_better=bool(args.greater_is_better),
+                options=args.schedule_options,
+            )
+        else:
+            schedulers[name] = ClosedFormScheduler(optimizer, multiplier)
+    return SchedulerBundle(schedulers)
+
+
+@dataclass(frozen=True)
+class RouteSummary:
+    """One parameter group of one route, as shown before the first update."""
+
+    route: str
+    group: str
+    tensors: int
+    parameters: int
+    learning_rate: float
+    weight_decay: float
+    scheduled_updates: int
+    warmup_updates: int
+
+
+def summarize_routes(
+    graph: Graph, args: TrainingArguments, route_updates: Mapping[str, int]
+) -> list[RouteSummary]:
+    """What trains: tensors, parameters, base rate, decay and updates of every group."""
+    rows = []
+    for route, optimizer in graph.optimizers.optimizers.items():
+        for index, group in enumerate(optimizer.param_groups):
+            trainable = [p for p in group["params"] if p.requires_grad]
+            rows.append(
+                RouteSummary(
+                    route=route,
+                    group=str(group.get("name", index)),
+                    tensors=len(trainable),
+                    parameters=sum(p.numel() for p in trainable),
+                    learning_rate=float(group.get("initial_lr", group["lr"])),
+                    weight_decay=float(group.get("weight_decay", 0.0)),
+                    scheduled_updates=route_updates[route],
+                    warmup_updates=args.get_warmup_steps(route_updates[route]),
+                )
+            )
+    return rows

@@ -1,0 +1,215 @@
+"""Evaluation: weighted by items, in eval mode, and without a trace in the training randomness."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from voicehub.adapters.base import TrainingAdapter
+from voicehub.adapters.context import TrainingContext
+from voicehub.adapters.outputs import SpeechTrainingOutput
+from voicehub.checkpoints.random_state import capture_random_state, restore_random_state
+from voicehub.errors import DataError
+from voicehub.strategies.base import TrainingStrategy
+from voicehub.trainer.feed import DataFeed
+from voicehub.trainer.window import MicroBatch
+
+
+class EvalPrediction(NamedTuple):
+    """What ``compute_metrics`` gets: NumPy arrays over the whole split."""
+
+    predictions: Any
+    label_ids: Any
+
+
+class PredictionOutput(NamedTuple):
+    """Result of ``Trainer.predict``."""
+
+    predictions: Any
+    label_ids: Any
+    metrics: dict[str, float]
+
+
+ComputeMetrics = Callable[[EvalPrediction], Mapping[str, float]]
+PreprocessLogits = Callable[[Any, Any], Any]
+
+
+@dataclass
+class SplitResult:
+    """One evaluated split, metrics without a prefix."""
+
+    metrics: dict[str, float]
+    predictions: Any = None
+    label_ids: Any = None
+
+
+@dataclass
+class _Totals:
+    loss: float = 0.0
+    weight: float = 0.0
+    samples: int = 0
+    components: dict[str, float] = field(default_factory=dict)
+    rows: list[Any] = field(default_factory=list)
+    predictions: list[np.ndarray[Any, Any]] = field(default_factory=list)
+    labels: list[np.ndarray[Any, Any]] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def evaluation_mode(adapter: TrainingAdapter) -> Iterator[None]:
+    """Eval mode without gradients; training mode and random states are as before afterwards."""
+    state = capture_random_state()
+    was_training = adapter.module.training
+    adapter.eval_mode()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        if was_training:
+            adapter.train_mode()
+        restore_random_state(state)
+
+
+class Evaluator:
+    """Runs the evaluation phase of an adapter over a data feed."""
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        adapter: TrainingAdapter,
+        strategy: TrainingStrategy,
+        label_names: list[str],
+        compute_metrics: ComputeMetrics | None,
+        preprocess_logits: PreprocessLogits | None,
+        on_batch: Callable[[], None],
+    ) -> None:
+        self.model = model
+        self.adapter = adapter
+        self.strategy = strategy
+        self.label_names = label_names
+        self.compute_metrics = compute_metrics
+        self.preprocess_logits = preprocess_logits
+        self.on_batch = on_batch
+
+    def run(self, feed: DataFeed, *, loss_only: bool, keep_predictions: bool) -> SplitResult:
+        """Evaluate one split.
+
+        ``loss`` is the mean over items where outputs carry ``num_items`` and over samples where
+        not; ``samples`` counts what was read.
+
+        Raises:
+            DataError: the split gave no batch.
+        """
+        totals = _Totals()
+        began = time.perf_counter()
+        with evaluation_mode(self.adapter):
+            for batch in feed.batches(0):
+                self._run_batch(batch, totals, loss_only=loss_only, keep=keep_predictions)
+                self.on_batch()
+        if totals.samples == 0:
+            raise DataError("The evaluation data gave no batch: nothing was evaluated.")
+        elapsed = max(time.perf_counter() - began, 1e-9)
+        metrics = self._metrics(totals, loss_only=loss_only)
+        metrics["samples"] = totals.samples
+        metrics["runtime"] = elapsed
+        metrics["samples_per_second"] = totals.samples / elapsed
+        return SplitResult(metrics, _joined(totals.predictions), _joined(totals.labels))
+
+    def _run_batch(
+        self, batch: MicroBatch, totals: _Totals, *, loss_only: bool, keep: bool
+    ) -> None:
+        phase = self.adapter.select_evaluation_phase(batch.phase)
+        context = TrainingContext(phase, batch.inputs, None, None, False, batch.info)
+        output = self.strategy.execute_prediction_phase(self.model, self.adapter, context)
+        totals.samples += batch.size
+        if output.loss is not None:
+            self._add_loss(output, batch, totals)
+        if loss_only:
+            return
+        totals.rows.extend(
+            self.strategy.gather_for_metrics(
+                self.adapter.evaluation_rows(output, batch.inputs, batch.info)
+            )
+        )
+        if keep or self.compute_metrics is not None:
+            self._keep(output, batch, totals)
+
+    def _add_loss(self, output: SpeechTrainingOutput, batch: MicroBatch, totals: _Totals) -> None:
+        weight = float(batch.size if output.num_items is None else output.num_items)
+        if weight == 0:
+            return
+        assert output.loss is not None
+        totals.loss += float(output.loss) * weight
+        totals.weight += weight
+        if len(output.losses) > 1:
+            for name, value in output.losses.items():
+                part = float(value) * weight
+                totals.components[name] = totals.components.get(name, 0.0) + part
+
+    def _keep(self, output: SpeechTrainingOutput, batch: MicroBatch, totals: _Totals) -> None:
+        logits = output.logits if output.logits is not None else output.predictions
+        labels = None
+        if isinstance(batch.inputs, Mapping):
+            labels = next((batch.inputs[n] for n in self.label_names if n in batch.inputs), None)
+        if logits is not None:
+            if self.preprocess_logits is not None:
+                logits = self.preprocess_logits(logits, labels)
+            totals.predictions.append(_numpy(logits))
+        if labels is not None:
+            totals.labels.append(_numpy(labels))
+
+    def _metrics(self, totals: _Totals, *, loss_only: bool) -> dict[str, float]:
+        metrics: dict[str, float] = {}
+        if totals.weight:
+            metrics["loss"] = float(self.strategy.reduce_sum(totals.loss)) / float(
+                self.strategy.reduce_sum(totals.weight)
+            )
+            for name, value in totals.components.items():
+                metrics[f"loss/{name}"] = value / totals.weight
+        if loss_only:
+            return metrics
+        metrics.update(self.adapter.evaluation_metrics(totals.rows))
+        if self.compute_metrics is not None:
+            prediction = EvalPrediction(_joined(totals.predictions), _joined(totals.labels))
+            metrics.update({k: float(v) for k, v in self.compute_metrics(prediction).items()})
+        return metrics
+
+
+def _numpy(value: Any) -> np.ndarray[Any, Any]:
+    if isinstance(value, Tensor):
+        value = value.detach()
+        return (value.float() if value.dtype is torch.bfloat16 else value).cpu().numpy()
+    return np.asarray(value)
+
+
+def _joined(arrays: list[np.ndarray[Any, Any]]) -> Any:
+    """One array over all batches; shorter ones are padded with -100, as transformers does."""
+    if not arrays:
+        return None
+    ranks = {array.ndim for array in arrays}
+    if len(ranks) != 1 or ranks == {0}:
+        return arrays
+    trailing = [max(sizes) for sizes in zip(*(a.shape[1:] for a in arrays), strict=True)]
+    padded = []
+    for array in arrays:
+        missing = [(0, size - have) for size, have in zip(trailing, array.shape[1:], strict=True)]
+        padded.append(np.pad(array, [(0, 0), *missing], constant_values=-100))
+    return np.concatenate(padded)
+
+
+def prefixed(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
+    """Metrics as ``<prefix>_<name>``; non-finite values stay, and are reported as such."""
+    return {f"{prefix}_{name}": value for name, value in metrics.items()}
+
+
+def all_finite(metrics: Mapping[str, float]) -> bool:
+    """Whether every metric is a finite number."""
+    return all(math.isfinite(value) for value in metrics.values())

@@ -1,0 +1,184 @@
+"""Exact resume: what must be equal, what is restored, in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from voicehub.checkpoints.layout import latest_checkpoint
+from voicehub.checkpoints.random_state import restore_random_state
+from voicehub.checkpoints.reader import Checkpoint, open_checkpoint
+from voicehub.checkpoints.signature import compare_signatures
+from voicehub.errors import CheckpointError, CheckpointMismatchError
+from voicehub.optim.bundle import SchedulerBundle
+from voicehub.strategies.base import TrainingStrategy
+from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.callbacks import CallbackHandler
+from voicehub.trainer.composition import Graph
+from voicehub.trainer.feed import DataFeed
+from voicehub.trainer.fingerprint import describe_graph, describe_object
+from voicehub.trainer.horizon import Horizon
+from voicehub.trainer.progress import LogWindow
+from voicehub.trainer.state import TrainerState
+
+_WARM_START = (
+    "To start a new run from these weights alone, load them into the model "
+    "(Trainer.load_weights) and train into another output_dir."
+)
+
+
+def resolve_checkpoint(resume: bool | str | Path, run_dir: Path) -> Path:
+    """The directory to resume from.
+
+    Raises:
+        FileNotFoundError: there is none, or the given one does not exist.
+    """
+    if resume is True:
+        found = latest_checkpoint(run_dir)
+        if found is None:
+            raise FileNotFoundError(
+                f"No checkpoint found in '{run_dir}': nothing complete to resume from."
+            )
+        return found
+    path = Path(str(resume))
+    if not path.is_dir():
+        raise FileNotFoundError(f"Checkpoint does not exist: '{path}'.")
+    return path
+
+
+def build_signature(
+    *,
+    args: TrainingArguments,
+    graph: Graph,
+    feed: DataFeed,
+    horizon: Horizon,
+    schedulers: SchedulerBundle,
+    strategy: TrainingStrategy,
+    callbacks: CallbackHandler,
+    scaling: bool,
+) -> dict[str, Any]:
+    """Everything that must be equal for a bit-exact resume, as JSON.
+
+    The number of dataloader workers, logging and saving intervals are not part of it: they do
+    not change what is computed.
+    """
+    routes = graph.optimizers.optimizers
+    return {
+        "data": {
+            **feed.fingerprint(),
+            "seed": args.effective_data_seed,
+            "micro_batch": args.per_device_train_batch_size,
+            "accumulation": args.gradient_accumulation_steps,
+            "drop_last": args.dataloader_drop_last,
+        },
+        "schedule": {
+            "type": args.lr_scheduler_type,
+            "options": args.schedule_options,
+            "max_steps": horizon.max_steps,
+            "routes": {
+                name: {
+                    "updates": updates,
+                    "warmup": args.get_warmup_steps(updates),
+                    "scheduler": _class_name(schedulers[name]),
+                }
+                for name, updates in horizon.route_updates.items()
+            },
+        },
+        "optimization": {
+            "max_grad_norm": args.max_grad_norm,
+            "gradient_checkpointing": args.gradient_checkpointing,
+            "optimizers": {name: _describe_optimizer(opt) for name, opt in routes.items()},
+        },
+        "precision": {
+            "fp16": args.fp16,
+            "bf16": args.bf16,
+            "device": graph.device,
+            "scaler": scaling,
+        },
+        "seed": args.seed,
+        "strategy": strategy.resume_signature(),
+        "recipe": {
+            **graph.adapter.resume_configuration(),
+            "graph": describe_graph(graph.adapter.module),
+        },
+        "stateful_callbacks": [
+            {"name": name, **describe_object(callback)} for name, callback in callbacks.stateful()
+        ],
+    }
+
+
+def _describe_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    groups = []
+    for group in optimizer.param_groups:
+        settings = {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in sorted(group.items())
+            if isinstance(value, (bool, int, float, str, tuple)) and key != "lr"
+        }
+        groups.append({**settings, "tensors": len(group["params"])})
+    return {"class": _class_name(optimizer), "groups": groups}
+
+
+def _class_name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def check_same_run(checkpoint: Checkpoint, current: dict[str, Any]) -> None:
+    """Refuse another model type, adapter, optimizer names, strategy or signature.
+
+    Raises:
+        CheckpointMismatchError: names each entry that differs with both values.
+    """
+    manifest = checkpoint.manifest
+    lines = []
+    for key in ("model_type", "adapter", "optimizer_names", "strategy"):
+        if manifest.get(key) != current[key]:
+            lines.append(f"{key}: checkpoint={manifest.get(key)!r}, current={current[key]!r}")
+    differences = compare_signatures(manifest["resume_signature"], current["resume_signature"])
+    lines += [f"resume_signature.{difference}" for difference in differences]
+    if not lines:
+        return
+    shown = "\n".join(f"  - {line}" for line in lines[:8])
+    more = f"\n  ... and {len(lines) - 8} more" if len(lines) > 8 else ""
+    raise CheckpointMismatchError(
+        f"'{checkpoint.path.name}' belongs to another plan than this run, so resuming would not "
+        f"be exact:\n{shown}{more}\nRestore these settings to resume. {_WARM_START}"
+    )
+
+
+def restore(
+    checkpoint: Checkpoint,
+    *,
+    graph: Graph,
+    schedulers: SchedulerBundle,
+    strategy: TrainingStrategy,
+    scaler: Any,
+    callbacks: CallbackHandler,
+    progress: LogWindow,
+) -> TrainerState:
+    """Load everything back; random states last, so that nothing draws after them."""
+    document = checkpoint.document("trainer_state.json")
+    runtime = checkpoint.runtime()
+    if document["state"]["global_step"] != checkpoint.manifest["global_step"]:
+        raise CheckpointError(
+            f"'{checkpoint.path.name}': trainer_state.json is at step "
+            f"{document['state']['global_step']}, the manifest at "
+            f"{checkpoint.manifest['global_step']}."
+        )
+    if (scaler is None) != (checkpoint.scaler() is None):
+        raise CheckpointMismatchError(
+            f"'{checkpoint.path.name}': gradient scaling differs between checkpoint and run."
+        )
+    graph.adapter.load_state_dict(checkpoint.tensors())
+    graph.adapter.load_recipe_state_dict(runtime["recipe"])
+    graph.optimizers.load_state_dict(checkpoint.optimizer())
+    schedulers.load_state_dict(checkpoint.scheduler())
+    if scaler is not None:
+        scaler.load_state_dict(checkpoint.scaler())
+    strategy.load_state_dict(runtime["strategy"])
+    callbacks.load_state_dict(runtime["callbacks"])
+    progress.load_state_dict(document["log_window"])
+    restore_random_state(checkpoint.rng())
+    return TrainerState.from_dict(document["state"])

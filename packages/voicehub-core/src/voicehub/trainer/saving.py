@@ -1,0 +1,187 @@
+"""Writing checkpoints, and the portable artifact of ``save_model``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from voicehub.checkpoints.layout import checkpoint_name, list_checkpoints
+from voicehub.checkpoints.random_state import capture_random_state
+from voicehub.checkpoints.rotation import rotate
+from voicehub.checkpoints.writer import CheckpointPayload, write_checkpoint
+from voicehub.errors import CheckpointError
+from voicehub.optim.bundle import SchedulerBundle
+from voicehub.strategies.base import TrainingStrategy
+from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.callbacks import CallbackHandler
+from voicehub.trainer.composition import Graph
+from voicehub.trainer.progress import LogWindow
+from voicehub.trainer.state import TrainerState
+
+
+class CheckpointSaver:
+    """Writes ``checkpoint-<step>`` directories of one run and rotates old ones."""
+
+    def __init__(
+        self,
+        *,
+        run_dir: Path,
+        run_id: str,
+        args: TrainingArguments,
+        graph: Graph,
+        schedulers: SchedulerBundle,
+        strategy: TrainingStrategy,
+        scaler: Any,
+        callbacks: CallbackHandler,
+        progress: LogWindow,
+        identity: dict[str, Any],
+        extra_files: dict[str, Callable[[Path], None]],
+    ) -> None:
+        self.run_dir = run_dir
+        self.run_id = run_id
+        self.args = args
+        self.graph = graph
+        self.schedulers = schedulers
+        self.strategy = strategy
+        self.scaler = scaler
+        self.callbacks = callbacks
+        self.progress = progress
+        self.identity = identity
+        self.extra_files = extra_files
+
+    def save(self, state: TrainerState) -> Path:
+        """Write the checkpoint of this step, then rotate.
+
+        A checkpoint of the same step is there when an older one was resumed, for example because
+        this one is damaged: it is set aside, and deleted once its successor is complete.
+
+        Raises:
+            CheckpointError: the disk is full or weights are not finite. Older checkpoints are
+                untouched.
+        """
+        name = checkpoint_name(state.global_step)
+        with _set_aside(self.run_dir / name):
+            target = write_checkpoint(
+                self.run_dir,
+                state.global_step,
+                self._payload(state),
+                {**self.identity, "run_id": self.run_id},
+            )
+        if self.args.save_total_limit is not None:
+            protect = {name}
+            if state.best_model_checkpoint is not None:
+                protect.add(state.best_model_checkpoint)
+            rotate(self.run_dir, self.run_id, self.args.save_total_limit, protect)
+        return target
+
+    def _payload(self, state: TrainerState) -> CheckpointPayload:
+        adapter = self.graph.adapter
+        return CheckpointPayload(
+            tensors=adapter.state_dict(),
+            optimizer=self.graph.optimizers.state_dict(),
+            scheduler=self.schedulers.state_dict(),
+            scaler=None if self.scaler is None else self.scaler.state_dict(),
+            rng_state=capture_random_state(),
+            runtime={
+                "recipe": adapter.recipe_state_dict(),
+                "strategy": self.strategy.state_dict(),
+                "callbacks": self.callbacks.state_dict(),
+            },
+            documents={
+                "trainer_state.json": {
+                    "state": state.to_dict(),
+                    "log_window": self.progress.state_dict(),
+                },
+                "training_args.json": self.args.to_dict(),
+                "training_recipe.json": adapter.artifact_manifest(),
+            },
+            extra_files=self.extra_files,
+        )
+
+
+@contextlib.contextmanager
+def _set_aside(target: Path) -> Iterator[None]:
+    """Move an existing directory out of the way; back on failure, deleted on success."""
+    if not target.exists():
+        yield
+        return
+    aside = target.with_name(f".{target.name}.replaced-{uuid.uuid4().hex[:8]}")
+    target.rename(aside)
+    try:
+        yield
+    except BaseException:
+        if not target.exists():
+            aside.rename(target)
+        raise
+    shutil.rmtree(aside)
+
+
+def prepare_run_directory(run_dir: Path, *, resuming: bool, overwrite: bool) -> None:
+    """Make the run directory, refuse to mix two runs, or clear the old one when asked to.
+
+    Raises:
+        FileExistsError: complete checkpoints are there and the run neither resumes nor overwrites.
+        CheckpointError: the directory cannot be written.
+    """
+    existing = list_checkpoints(run_dir)
+    if existing and not resuming:
+        if not overwrite:
+            raise FileExistsError(
+                f"'{run_dir}' holds {len(existing)} checkpoints of an earlier run, the newest "
+                f"'{existing[-1].name}'. Resume it (resume_from_checkpoint=True), choose another "
+                "output_dir, or set overwrite_output_dir=True to delete them."
+            )
+        for checkpoint in existing:
+            shutil.rmtree(checkpoint)
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        probe = run_dir / f".write-test-{uuid.uuid4().hex}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise CheckpointError(
+            f"The run directory '{run_dir}' cannot be written: {error.strerror}. Choose another "
+            "output_dir or change its permissions."
+        ) from None
+
+
+def replace_directory(target: Path, write: Callable[[Path], None]) -> Path:
+    """Fill a new directory beside ``target``, then put it in the place of an older one.
+
+    A failure while writing leaves the older directory as it was.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    fresh = target.parent / f".{target.name}.incomplete-{uuid.uuid4().hex[:8]}"
+    fresh.mkdir()
+    try:
+        write(fresh)
+        for path in fresh.rglob("*"):
+            if path.is_file():
+                _fsync(path)
+        with _set_aside(target):
+            fresh.rename(target)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
+    _fsync(target.parent)
+    return target
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Strict JSON, sorted, with a final newline."""
+    text = json.dumps(value, indent=2, sort_keys=True, allow_nan=False, default=str)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,535 @@
+"""The Trainer: what users call. Parts are wired in ``composition``, the loop is in ``loop``."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from torch.optim import Optimizer
+
+from voicehub.adapters.base import TrainingAdapter
+from voicehub.checkpoints.litter import remove_litter
+from voicehub.checkpoints.reader import open_checkpoint
+from voicehub.data.plan import BatchPlan, FixedSizePlan
+from voicehub.errors import ConfigurationError
+from voicehub.optim.bundle import SchedulerBundle
+from voicehub.optim.schedules import Scheduler
+from voicehub.strategies.base import TrainingStrategy
+from voicehub.strategies.registry import resolve_strategy
+from voicehub.trainer import composition, resume, saving
+from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.best import update_best
+from voicehub.trainer.callbacks import CallbackHandler, EarlyStoppingCallback, TrainerCallback
+from voicehub.trainer.custom_loss import CustomLoss, LossFunction
+from voicehub.trainer.evaluation import (
+    ComputeMetrics,
+    Evaluator,
+    PredictionOutput,
+    PreprocessLogits,
+    SplitResult,
+    prefixed,
+)
+from voicehub.trainer.feed import (
+    Collator,
+    ColumnFilter,
+    DataFeed,
+    choose_collator,
+    require_dataset,
+)
+from voicehub.trainer.horizon import Horizon, plan_horizon
+from voicehub.trainer.loop import LoopActions, TrainingLoop
+from voicehub.trainer.metrics_file import MetricsFile
+from voicehub.trainer.progress import LogWindow
+from voicehub.trainer.reporters import make_reporters
+from voicehub.trainer.state import TrainerControl, TrainerState
+from voicehub.trainer.window import AccumulationWindow
+
+logger = logging.getLogger(__name__)
+
+
+class TrainOutput(NamedTuple):
+    """Result of ``Trainer.train``."""
+
+    global_step: int
+    training_loss: float
+    metrics: dict[str, float]
+
+
+class Trainer:
+    """Trains a model or a recipe, evaluates it, and writes checkpoints that resume exactly.
+
+    Args:
+        model: an ``nn.Module`` or a VoiceHub model wrapper.
+        args: settings; the defaults of ``TrainingArguments`` when left out.
+        data_collator: builds a batch from items; else the dataset's ``collate_fn``, else the
+            adapter's, else the structural default.
+        train_dataset: map-style dataset with a length.
+        eval_dataset: a dataset, or a mapping of split names to datasets.
+        processing_class: saved with the model, never applied to data.
+        model_init: builds the model instead of ``model``; called once, after seeding.
+        compute_loss_func: see ``CustomLoss``; refused with multi-phase recipes.
+        compute_metrics: gets an ``EvalPrediction`` over a whole split.
+        callbacks: ``TrainerCallback`` instances or classes.
+        optimizers: a ready (optimizer, scheduler) for a recipe with one route; either may be None.
+        optimizer_cls_and_kwargs: optimizer class and options, used for every route.
+        preprocess_logits_for_metrics: ``(logits, labels)`` to what is kept for metrics.
+        training_adapter: the recipe; found by model type when left out.
+        optimizer_factory: ``(route, named_parameters, args)`` to an optimizer.
+        scheduler_factory: ``(route, optimizer, num_training_steps, args)`` to a scheduler.
+        training_strategy: name or instance; ``torch`` (one process) by default.
+        train_plan: order and batches of the training data; fixed-size shuffled by default.
+        eval_plans: plans of the evaluation splits by name (``"eval"`` for a single one).
+
+    Raises:
+        ConfigurationError: two arguments contradict each other.
+    """
+
+    def __init__(
+        self,
+        model: Any = None,
+        args: TrainingArguments | None = None,
+        data_collator: Collator | None = None,
+        train_dataset: Any = None,
+        eval_dataset: Any = None,
+        processing_class: Any = None,
+        model_init: Callable[[], Any] | None = None,
+        compute_loss_func: LossFunction | None = None,
+        compute_metrics: ComputeMetrics | None = None,
+        callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
+        optimizers: tuple[Optimizer | None, Scheduler | None] = (None, None),
+        optimizer_cls_and_kwargs: tuple[type[Optimizer], Mapping[str, Any]] | None = None,
+        preprocess_logits_for_metrics: PreprocessLogits | None = None,
+        training_adapter: TrainingAdapter | None = None,
+        optimizer_factory: composition.OptimizerFactory | None = None,
+        scheduler_factory: composition.SchedulerFactory | None = None,
+        training_strategy: str | TrainingStrategy | None = None,
+        *,
+        train_plan: BatchPlan | None = None,
+        eval_plans: Mapping[str, BatchPlan] | None = None,
+    ) -> None:
+        self.args = args if args is not None else TrainingArguments()
+        if not isinstance(self.args, TrainingArguments):
+            raise TypeError(f"args must be TrainingArguments, got {type(self.args).__name__}.")
+        self._sources = composition.OptimizationSources(
+            *optimizers, optimizer_cls_and_kwargs, optimizer_factory, scheduler_factory
+        )
+        _check_exclusive(model, model_init, training_adapter, self._sources)
+        self.data_collator = data_collator
+        self.train_dataset = train_dataset
+        self.eval_dataset = eval_dataset
+        self.processing_class = processing_class
+        self.compute_metrics = compute_metrics
+        self.preprocess_logits_for_metrics = preprocess_logits_for_metrics
+        self.train_plan = train_plan
+        self.eval_plans = dict(eval_plans or {})
+        self.strategy = resolve_strategy(training_strategy, self.args)
+        if model_init is not None:
+            composition.seed_everything(self.args.seed)
+            model = model_init()
+        self.model = model
+        self.adapter = composition.make_adapter(model, training_adapter)
+        self.custom_loss = self._make_custom_loss(compute_loss_func)
+        self.state = TrainerState(
+            is_world_process_zero=self.strategy.is_primary,
+            is_local_process_zero=self.strategy.is_primary,
+        )
+        self.control = TrainerControl()
+        self.callbacks = CallbackHandler(self._default_callbacks() + list(callbacks or ()))
+        self._graph: composition.Graph | None = None
+        self._restored: Path | None = None
+        self.extra_checkpoint_files: dict[str, Callable[[Path], None]] = {}
+        self._fire("on_init_end")
+
+    def _default_callbacks(self) -> list[TrainerCallback | type[TrainerCallback]]:
+        defaults: list[TrainerCallback | type[TrainerCallback]] = [MetricsFile()]
+        if self.args.early_stopping_patience is not None:
+            defaults.append(
+                EarlyStoppingCallback(
+                    self.args.early_stopping_patience, self.args.early_stopping_threshold
+                )
+            )
+        return [*defaults, *make_reporters(self.args)]
+
+    def _make_custom_loss(self, function: LossFunction | None) -> CustomLoss | None:
+        if function is None:
+            return None
+        if len(self.adapter.phases) > 1:
+            raise ConfigurationError(
+                "compute_loss_func is one forward and one loss; this recipe has the phases "
+                f"{', '.join(p.name for p in self.adapter.phases)}. Write the loss in the adapter."
+            )
+        return CustomLoss(function, self.args.label_names)
+
+    # What users call.
+
+    def add_callback(self, callback: TrainerCallback | type[TrainerCallback]) -> None:
+        """Append a callback."""
+        self.callbacks.add(callback)
+
+    def remove_callback(
+        self, callback: TrainerCallback | type[TrainerCallback]
+    ) -> TrainerCallback | None:
+        """Take a callback out, by instance or class, and return it."""
+        return self.callbacks.remove(callback)
+
+    @property
+    def graph(self) -> composition.Graph:
+        """The set-up model, adapter and optimizers; built on first use."""
+        if self._graph is None:
+            self._graph = composition.build_graph(
+                self.adapter, self.strategy, self.args, self._sources
+            )
+            self.callbacks.context.update(
+                model=self.model,
+                adapter=self.adapter,
+                optimizers=self._graph.optimizers,
+                trainer=self,
+            )
+        return self._graph
+
+    @property
+    def run_dir(self) -> Path:
+        """``args.output_dir``."""
+        return Path(self.args.output_dir)
+
+    def train(self, resume_from_checkpoint: bool | str | Path | None = None) -> TrainOutput:
+        """Train until the horizon, early stopping or an error.
+
+        Args:
+            resume_from_checkpoint: True takes the newest complete checkpoint of ``output_dir``, a
+                path takes that one; None and False start anew.
+
+        Raises:
+            FileNotFoundError: there is nothing to resume from.
+            FileExistsError: ``output_dir`` holds another run's checkpoints.
+            CheckpointMismatchError: the checkpoint belongs to another plan.
+            NonFiniteError: too many updates in a row were not finite.
+            ConfigurationError: the run is complete already.
+        """
+        if self.state.global_step:
+            raise ConfigurationError(
+                f"This Trainer stands at step {self.state.global_step}: its schedule and data "
+                "position are used up. To continue, build a new Trainer with a longer horizon and "
+                "load_weights(); to resume an interrupted run, use resume_from_checkpoint in a new "
+                "Trainer."
+            )
+        run = self._start(resume_from_checkpoint)
+        began = time.perf_counter()
+        first_step = self.state.global_step
+        self.adapter.train_mode()
+        self._fire("on_train_begin", resumed_from=self._restored)
+        try:
+            run.run()
+            if self.args.load_best_model_at_end:
+                self._load_best()
+        except BaseException as error:
+            self._fire("on_train_error", error=error)
+            raise
+        metrics = self._train_metrics(time.perf_counter() - began, first_step)
+        self._fire("on_train_end", metrics=metrics)
+        return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
+
+    def evaluate(
+        self, eval_dataset: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Evaluate one dataset or several named splits.
+
+        Returns:
+            ``<prefix>_<metric>`` for one dataset; ``<prefix>_<split>_<metric>`` for several, and
+            then also ``<prefix>_<metric>``, the mean of each metric over the splits.
+        """
+        dataset = self.eval_dataset if eval_dataset is None else eval_dataset
+        require_dataset(dataset, "eval_dataset")
+        splits = dataset if isinstance(dataset, Mapping) else {"": dataset}
+        metrics: dict[str, float] = {}
+        for split, data in splits.items():
+            result = self._run_split(data, split or "eval", keep_predictions=False)
+            prefix = f"{metric_key_prefix}_{split}" if split else metric_key_prefix
+            metrics.update(prefixed(result.metrics, prefix))
+        if len(splits) > 1 or "" not in splits:
+            metrics.update(_means_over_splits(metrics, metric_key_prefix, list(splits)))
+        self._log(metrics)
+        self._fire("on_evaluate", metrics=metrics)
+        return metrics
+
+    def predict(self, test_dataset: Any, metric_key_prefix: str = "test") -> PredictionOutput:
+        """Predictions, labels and metrics of a dataset; labels are optional."""
+        require_dataset(test_dataset, "test_dataset")
+        result = self._run_split(test_dataset, "test", keep_predictions=True)
+        metrics = prefixed(result.metrics, metric_key_prefix)
+        self._fire("on_predict", metrics=metrics)
+        return PredictionOutput(result.predictions, result.label_ids, metrics)
+
+    def save_model(
+        self, output_dir: str | Path | None = None, *, include_native_export: bool = True
+    ) -> Path:
+        """Write the portable artifact, a native export under ``native_export/`` included.
+
+        An older artifact in the same place is replaced only once the new one is complete.
+        """
+        target = Path(output_dir) if output_dir is not None else self.run_dir / "final-model"
+        adapter = self.graph.adapter
+
+        def write(directory: Path) -> None:
+            adapter.save_pretrained(directory, native_export=include_native_export)
+            saving.write_json(directory / "training_recipe.json", adapter.artifact_manifest())
+            saving.write_json(directory / "training_args.json", self.args.to_dict())
+            if self.processing_class is not None:
+                self.processing_class.save_pretrained(directory)
+
+        return saving.replace_directory(target, write)
+
+    def load_weights(self, checkpoint: str | Path) -> None:
+        """Warm start: the weights of a complete checkpoint, and nothing else of it."""
+        self.graph.adapter.load_state_dict(open_checkpoint(Path(checkpoint)).tensors())
+
+    def get_train_dataloader(self) -> Any:
+        """Micro-batches of the first epoch, as the loop reads them."""
+        return self._train_feed().batches(0)
+
+    # Wiring.
+
+    def _start(self, resume_from: bool | str | Path | None) -> TrainingLoop:
+        """Everything before the first update; restores a checkpoint when asked to."""
+        graph, args = self.graph, self.args
+        feed = self._train_feed()
+        horizon = plan_horizon(args, feed, graph.adapter)
+        schedulers = composition.build_schedulers(graph, args, horizon.route_updates, self._sources)
+        scaler = self.strategy.create_grad_scaler()
+        self.strategy.prepare_optimization(graph.model, graph.optimizers, schedulers)
+        progress = LogWindow()
+        identity = self._identity(graph, feed, horizon, schedulers, scaler)
+        composition.seed_everything(args.seed)
+        run_id = uuid.uuid4().hex
+        saving.prepare_run_directory(
+            self.run_dir, resuming=bool(resume_from), overwrite=args.overwrite_output_dir
+        )
+        remove_litter(self.run_dir)
+        if resume_from:
+            checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, self.run_dir))
+            resume.check_same_run(checkpoint, identity)
+            run_id = checkpoint.manifest["run_id"]
+            self.state = resume.restore(
+                checkpoint,
+                graph=graph,
+                schedulers=schedulers,
+                strategy=self.strategy,
+                scaler=scaler,
+                callbacks=self.callbacks,
+                progress=progress,
+            )
+            self._restored = checkpoint.path
+        self.state.max_steps = horizon.max_steps
+        self.state.num_train_epochs = args.num_train_epochs
+        self.callbacks.context.update(
+            schedulers=schedulers,
+            horizon=horizon,
+            routes=composition.summarize_routes(graph, args, horizon.route_updates),
+        )
+        self._saver = self._make_saver(graph, schedulers, scaler, progress, identity, run_id)
+        window = AccumulationWindow(
+            model=graph.model,
+            adapter=graph.adapter,
+            strategy=self.strategy,
+            optimizers=graph.optimizers,
+            schedulers=schedulers,
+            scaler=scaler,
+            max_grad_norm=args.max_grad_norm,
+            notify=self._fire,
+            custom_loss=self.custom_loss,
+        )
+        self._schedulers = schedulers
+        return TrainingLoop(
+            args=args,
+            state=self.state,
+            control=self.control,
+            feed=feed,
+            window=window,
+            schedulers=schedulers,
+            horizon=horizon,
+            progress=progress,
+            actions=LoopActions(self._fire, self._log, self._evaluate_in_training, self._save),
+        )
+
+    def _identity(
+        self,
+        graph: composition.Graph,
+        feed: DataFeed,
+        horizon: Horizon,
+        schedulers: SchedulerBundle,
+        scaler: Any,
+    ) -> dict[str, Any]:
+        """What a checkpoint's manifest says about the run it belongs to."""
+        signature = resume.build_signature(
+            args=self.args,
+            graph=graph,
+            feed=feed,
+            horizon=horizon,
+            schedulers=schedulers,
+            strategy=self.strategy,
+            callbacks=self.callbacks,
+            scaling=scaler is not None,
+        )
+        return {
+            "model_type": graph.adapter.spec.model_type,
+            "adapter": graph.adapter.identity,
+            "optimizer_names": sorted(graph.optimizers),
+            "strategy": self.strategy.name,
+            "resume_signature": json.loads(json.dumps(signature, allow_nan=False)),
+        }
+
+    def _make_saver(
+        self,
+        graph: composition.Graph,
+        schedulers: SchedulerBundle,
+        scaler: Any,
+        progress: LogWindow,
+        identity: dict[str, Any],
+        run_id: str,
+    ) -> saving.CheckpointSaver:
+        return saving.CheckpointSaver(
+            run_dir=self.run_dir,
+            run_id=run_id,
+            args=self.args,
+            graph=graph,
+            schedulers=schedulers,
+            strategy=self.strategy,
+            scaler=scaler,
+            callbacks=self.callbacks,
+            progress=progress,
+            identity=identity,
+            extra_files=self.extra_checkpoint_files,
+        )
+
+    def _train_feed(self) -> DataFeed:
+        dataset = require_dataset(self.train_dataset, "train_dataset")
+        plan = self.train_plan or FixedSizePlan(
+            len(dataset),
+            self.args.per_device_train_batch_size,
+            seed=self.args.effective_data_seed,
+            drop_last=self.args.dataloader_drop_last,
+        )
+        return self._feed(dataset, plan)
+
+    def _feed(self, dataset: Any, plan: BatchPlan) -> DataFeed:
+        adapter = self.graph.adapter
+        return DataFeed(
+            dataset=dataset,
+            plan=plan,
+            collate_fn=choose_collator(self.data_collator, dataset, adapter),
+            args=self.args,
+            strategy=self.strategy,
+            device=self.graph.device,
+            columns=ColumnFilter(
+                adapter, keep=self.args.label_names, enabled=self.args.remove_unused_columns
+            ),
+        )
+
+    # What the loop asks for.
+
+    def _fire(self, event: str, **context: Any) -> None:
+        self.callbacks.fire(event, self.args, self.state, self.control, **context)
+
+    def _log(self, values: Mapping[str, Any]) -> None:
+        row = {
+            "step": self.state.global_step,
+            "epoch": self.state.epoch,
+            "time": round(time.time(), 3),
+            **values,
+        }
+        self.state.log_history.append(row)
+        self._fire("on_log", logs=row)
+
+    def _run_split(self, dataset: Any, name: str, *, keep_predictions: bool) -> SplitResult:
+        graph = self.graph
+        plan = self.eval_plans.get(name) or FixedSizePlan(
+            len(dataset), self.args.per_device_eval_batch_size, seed=0, shuffle=False
+        )
+        evaluator = Evaluator(
+            model=graph.model,
+            adapter=graph.adapter,
+            strategy=self.strategy,
+            label_names=self.args.label_names,
+            compute_metrics=self.compute_metrics,
+            preprocess_logits=self.preprocess_logits_for_metrics,
+            on_batch=lambda: self._fire("on_prediction_step"),
+        )
+        return evaluator.run(
+            self._feed(dataset, plan),
+            loss_only=self.args.prediction_loss_only,
+            keep_predictions=keep_predictions,
+        )
+
+    def _evaluate_in_training(self) -> bool:
+        metrics = self.evaluate()
+        if self.args.lr_scheduler_type == "plateau":
+            name = f"eval_{(self.args.metric_for_best_model or 'loss').removeprefix('eval_')}"
+            self._schedulers.step_metric(metrics[name])
+        return self.args.wants_best_model and update_best(self.args, self.state, metrics)
+
+    def _save(self) -> None:
+        self._fire("on_save")
+        path = self._saver.save(self.state)
+        self._fire("on_checkpoint_saved", checkpoint=path)
+
+    def _load_best(self) -> None:
+        name = self.state.best_model_checkpoint
+        if name is None:
+            logger.warning("No evaluation was finite: the last weights are kept as the final ones.")
+            return
+        self.graph.adapter.load_state_dict(open_checkpoint(self.run_dir / name).tensors())
+        logger.info("Loaded the best weights, of %s.", name)
+
+    def _train_metrics(self, seconds: float, first_step: int) -> dict[str, float]:
+        steps = self.state.global_step
+        batch = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
+        rate = (steps - first_step) / max(seconds, 1e-9)
+        return {
+            "train_runtime": seconds,
+            "train_steps_per_second": rate,
+            "train_samples_per_second": rate * batch * self.strategy.world_size,
+            "train_loss": self.state.loss_total / max(1, steps),
+        }
+
+
+def _means_over_splits(
+    metrics: Mapping[str, float], prefix: str, splits: list[str]
+) -> dict[str, float]:
+    """Unweighted means, so that a small split counts as much as a large one."""
+    heads = [f"{prefix}_{split}_" for split in splits]
+    names = {k.removeprefix(heads[0]) for k in metrics if k.startswith(heads[0])}
+    means = {}
+    for name in sorted(names):
+        values = [metrics[head + name] for head in heads if head + name in metrics]
+        if len(values) == len(splits) and name != "samples":
+            means[f"{prefix}_{name}"] = sum(values) / len(values)
+    return means
+
+
+def _check_exclusive(
+    model: Any,
+    model_init: Any,
+    adapter: Any,
+    sources: composition.OptimizationSources,
+) -> None:
+    """Arguments that answer the same question twice."""
+    if (model is None) == (model_init is None):
+        raise ConfigurationError("Give the Trainer either model or model_init, exactly one.")
+    if model_init is not None and (adapter is not None or sources.optimizer is not None):
+        raise ConfigurationError(
+            "model_init builds the model inside the Trainer; a training_adapter or a ready "
+            "optimizer would belong to another one."
+        )
+    if sources.optimizer_class is not None and sources.optimizer is not None:
+        raise ConfigurationError("Give optimizer_cls_and_kwargs or optimizers[0], not both.")
+    if sources.optimizer_factory is not None and (sources.optimizer or sources.optimizer_class):
+        raise ConfigurationError(
+            "optimizer_factory excludes optimizers[0] and optimizer_cls_and_kwargs."
+        )
+    if sources.scheduler_factory is not None and sources.scheduler is not None:
+        raise ConfigurationError("Give scheduler_factory or optimizers[1], not both.")

@@ -1,0 +1,283 @@
+"""One accumulation window: from micro-batches to moved weights.
+
+A window holds its micro-batches and runs phase by phase: all micro-batches of one phase, then the
+next phase. Phases with ``optimizer_step_after_phase`` step before the next phase's forward, which
+keeps the order of a GAN exact for any accumulation.
+
+Normalisation. A phase's loss is a mean over its ``num_items``. With micro-batches i, losses l_i
+and items n_i, the window's gradient is sum(n_i * grad l_i) / sum(n_i), over all processes: the
+mean over the items of the window, however it was split. A window of one micro-batch on one process
+is its own gradient, untouched. A loss without ``num_items`` counts as one item.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+from voicehub.adapters.base import TrainingAdapter
+from voicehub.adapters.context import TrainingContext
+from voicehub.errors import RecipeError
+from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
+from voicehub.optim.gradients import GradientStash, gradients
+from voicehub.specs.phase import TrainingPhaseSpec
+from voicehub.strategies.base import TrainingStrategy
+from voicehub.trainer.custom_loss import CustomLoss
+
+Items = Tensor | float | int
+Routes = tuple[str, ...]
+
+
+@dataclass(slots=True)
+class MicroBatch:
+    """One batch of the loader: model inputs apart from what describes them."""
+
+    inputs: Any
+    info: Mapping[str, Any]
+    size: int
+    phase: str | None = None  # the batch-level ``training_phase``, when the data names one
+
+
+@dataclass(slots=True)
+class Window:
+    """The micro-batches of one update and where in the run they stand."""
+
+    batches: Sequence[MicroBatch]
+    step: int
+    epoch: float
+
+
+@dataclass(slots=True)
+class UpdateResult:
+    """What one window did. ``loss`` is the sum over phases of their means over items."""
+
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    num_items: float | None = None
+    components: dict[str, float] = field(default_factory=dict)
+    stepped: Routes = ()
+    skipped: str | None = None  # why a stage moved nothing, or None
+
+
+@dataclass(slots=True)
+class _PhaseSum:
+    """Weighted sums over the micro-batches of one phase."""
+
+    loss: Tensor | None = None
+    weight: Items = 0.0
+    items: Items | None = None
+    components: dict[str, Tensor] = field(default_factory=dict)
+
+
+class AccumulationWindow:
+    """Runs windows. Built once; everything that can be looked up beforehand is."""
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        adapter: TrainingAdapter,
+        strategy: TrainingStrategy,
+        optimizers: OptimizerBundle,
+        schedulers: SchedulerBundle,
+        scaler: Any,
+        max_grad_norm: float,
+        notify: Callable[[str], None],
+        custom_loss: CustomLoss | None,
+    ) -> None:
+        self.model = model
+        self.adapter = adapter
+        self.strategy = strategy
+        self.optimizers = optimizers
+        self.schedulers = schedulers
+        self.scaler = scaler
+        self.max_grad_norm = max_grad_norm
+        self.notify = notify
+        self.custom_loss = custom_loss
+        self._all_routes = tuple(optimizers)
+        self._routes = {phase.name: self._routes_of(phase) for phase in adapter.phases}
+        self._owned = {n: self._parameters_of(routes) for n, routes in self._routes.items()}
+        self._foreign = {
+            name: self._parameters_of(tuple(r for r in self._all_routes if r not in routes))
+            for name, routes in self._routes.items()
+        }
+
+    def _routes_of(self, phase: TrainingPhaseSpec) -> Routes:
+        return tuple(dict.fromkeys(phase.optimizer_names)) or self._all_routes
+
+    def _parameters_of(self, routes: Routes) -> list[nn.Parameter]:
+        return [p for name in routes for p in self.optimizers.parameters(name)]
+
+    def run(self, window: Window) -> UpdateResult:
+        """Run every phase that is due over the micro-batches, and step its routes."""
+        result = UpdateResult()
+        for stage in self._stages(window):
+            self._run_stage(stage, window, result)
+        if result.stepped:
+            self.strategy.scheduler_step(self.schedulers, result.stepped)
+            self.adapter.on_optimizer_step(result.stepped, window.step)
+        return result
+
+    def _stages(self, window: Window) -> Iterator[tuple[TrainingPhaseSpec, ...]]:
+        """Groups of phases between which the weights move."""
+        joint: list[TrainingPhaseSpec] = []
+        for phase in self._due(window):
+            if not phase.optimizer_step_after_phase:
+                joint.append(phase)
+                continue
+            if joint:
+                yield tuple(joint)
+                joint = []
+            yield (phase,)
+        if joint:
+            yield tuple(joint)
+
+    def _due(self, window: Window) -> Sequence[TrainingPhaseSpec]:
+        named = window.batches[0].phase
+        if any(batch.phase != named for batch in window.batches):
+            names = sorted({str(batch.phase) for batch in window.batches})
+            raise RecipeError(
+                f"One accumulation window mixes the training phases {', '.join(names)}; every "
+                "batch of a window must name the same one."
+            )
+        if named is None:
+            return self.adapter.due_phases(window.step)
+        return (self.adapter.select_phase(named),)
+
+    def _run_stage(
+        self, phases: tuple[TrainingPhaseSpec, ...], window: Window, result: UpdateResult
+    ) -> None:
+        loss = 0.0
+        seen: set[str] = set()
+        for phase in phases:
+            routes = self._routes[phase.name]
+            # Two phases on one route are two averages: keep the first one's gradient aside.
+            stash = GradientStash(self._owned[phase.name]) if seen & set(routes) else None
+            loss += self._run_phase(phase, window, result)
+            if stash is not None:
+                stash.add_back()
+            seen.update(routes)
+        stepping = tuple(dict.fromkeys(n for phase in phases for n in self._routes[phase.name]))
+        self._finish(stepping, loss, window.step, result)
+
+    def _run_phase(self, phase: TrainingPhaseSpec, window: Window, result: UpdateResult) -> float:
+        """Accumulate one phase's normalised gradient; returns the phase's mean loss."""
+        total = _PhaseSum()
+        alone = len(window.batches) == 1 and self.strategy.world_size == 1
+        with self._foreign_frozen(phase):
+            for index, batch in enumerate(window.batches):
+                last = index == len(window.batches) - 1
+                context = TrainingContext(
+                    phase, batch.inputs, window.step, window.epoch, True, batch.info
+                )
+                if self.strategy.world_size == 1:
+                    self._forward_backward(context, window, total, alone)
+                else:
+                    with self.strategy.no_sync(self.model, enabled=not last):
+                        self._forward_backward(context, window, total, alone)
+                if not last:
+                    self.notify("on_substep_end")
+        return self._normalise(phase, total, result)
+
+    @contextlib.contextmanager
+    def _foreign_frozen(self, phase: TrainingPhaseSpec) -> Iterator[None]:
+        """A phase's backward writes no gradient into routes that it does not own."""
+        switched = [p for p in self._foreign[phase.name] if p.requires_grad]
+        for parameter in switched:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in switched:
+                parameter.requires_grad_(True)
+
+    def _forward_backward(
+        self, context: TrainingContext, window: Window, total: _PhaseSum, alone: bool
+    ) -> None:
+        components: Mapping[str, Tensor] = {}
+        items: Items | None = None
+        if self.custom_loss is None:
+            output = self.strategy.execute_training_phase(self.model, self.adapter, context)
+            assert output.loss is not None  # the adapter has checked it
+            loss, items, components = output.loss, output.num_items, output.losses
+        else:
+            with self.strategy.autocast_context():
+                loss = self.custom_loss(self.adapter, context, window.batches)
+        first = total.loss is None
+        if not first and (items is None) != (total.items is None):
+            raise RecipeError(
+                f"Phase '{context.phase.name}' gave num_items for some micro-batches of a window "
+                "and not for others."
+            )
+        weight: Items = 1.0 if alone or items is None else items
+        weighted = loss if isinstance(weight, float) and weight == 1.0 else loss * weight
+        self.strategy.backward(weighted, scaler=self.scaler)
+        total.loss = weighted.detach() if total.loss is None else total.loss + weighted.detach()
+        total.weight = total.weight + weight
+        if items is not None:
+            total.items = items if total.items is None else total.items + items
+        if components:
+            _add_components(total.components, components, weight)
+
+    def _normalise(
+        self, phase: TrainingPhaseSpec, total: _PhaseSum, result: UpdateResult
+    ) -> float:
+        """Divide by the window's items; record the phase's means in ``result``."""
+        reduce_sum = self.strategy.reduce_sum
+        normalised = self.custom_loss is not None and self.custom_loss.is_normalised
+        divisor: Items = 1.0 if normalised else reduce_sum(total.weight)
+        scale = float(divisor)
+        if scale not in (0.0, 1.0):
+            self.strategy.normalize_gradients(gradients(self._owned[phase.name]), divisor)
+        assert total.loss is not None
+        mean = float(reduce_sum(total.loss)) / scale if scale else math.nan
+        if total.items is not None:
+            result.num_items = (result.num_items or 0.0) + float(reduce_sum(total.items))
+        prefix = f"{phase.name}/" if len(self._routes) > 1 else ""
+        for name, value in total.components.items():
+            result.components[prefix + name] = float(reduce_sum(value)) / (scale or math.nan)
+        if prefix and not total.components:
+            result.components[prefix + "loss"] = mean
+        return mean
+
+    def _finish(self, routes: Routes, loss: float, step: int, result: UpdateResult) -> None:
+        """Check, clip and step; or drop the gradients and say why."""
+        strategy, optimizers = self.strategy, self.optimizers
+        strategy.unscale(optimizers, routes, scaler=self.scaler)
+        grads = gradients(self._parameters_of(routes))
+        norm = float(strategy.gradient_norm(grads))
+        reason = None
+        if strategy.any_rank(not math.isfinite(loss)):
+            reason = f"the loss is {loss}"
+        elif strategy.any_rank(not math.isfinite(norm)):
+            reason = f"the gradient norm is {norm}"
+        if reason is None:
+            if self.max_grad_norm > 0:
+                strategy.clip_grad_norm(grads, norm, self.max_grad_norm)
+            self.adapter.on_before_optimizer_step(routes, step)
+            self.notify("on_pre_optimizer_step")
+            strategy.optimizer_step(optimizers, routes, scaler=self.scaler)
+            self.notify("on_optimizer_step")
+            result.loss += loss
+            result.stepped += routes
+        else:
+            result.skipped = reason
+        strategy.update_scaler(self.scaler, skipped=reason is not None)
+        strategy.zero_grad(optimizers, routes)
+        result.grad_norm = norm
+
+
+def _add_components(
+    sums: dict[str, Tensor], components: Mapping[str, Tensor], weight: Items
+) -> None:
+    """Add named loss terms; a lone ``loss`` says nothing that the total does not."""
+    if len(components) == 1 and "loss" in components:
+        return
+    for name, value in components.items():
+        part = value.detach() * weight
+        sums[name] = part if name not in sums else sums[name] + part
