@@ -26,8 +26,14 @@ CASES: dict[str, str] = {
 """What each case executes; ``run`` calls a console script's function with arguments."""
 
 HEAVY: tuple[str, ...] = (
-    "torch", "numpy", "transformers", "pydantic", "hydra", "omegaconf", "soundfile", "safetensors",
-)  # fmt: skip
+    "torch",
+    "numpy",
+    "transformers",
+    "hydra",
+    "omegaconf",
+    "soundfile",
+    "safetensors",
+)
 """Modules that none of the cases may load; plugins are found by their own names."""
 
 _CHILD = """
