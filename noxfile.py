@@ -52,7 +52,7 @@ def tests(session: nox.Session) -> None:
 def bars(session: nox.Session) -> None:
     """Measure what takes longer than tests may: `nox -s bars -- NAME` picks some."""
     python = prepare(session, "bench")
-    session.run(python, "tools/bars.py", *session.posargs, external=True)
+    session.run(python, "tests/bars", *session.posargs, external=True)
 
 
 @nox.session
