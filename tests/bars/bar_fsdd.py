@@ -25,8 +25,8 @@ def train(train_manifest: Path, eval_manifest: Path, run: Path) -> tuple[float, 
         f"training.output_dir={run}",
     )
     summary: dict[str, Any] = answer["summary"]
-    report = voicehub("eval", run / "final-model", "--data", eval_manifest)
-    return float(report["metrics"]["wer"]), float(summary["train_seconds"]) / 60.0
+    report = voicehub("eval", summary["model_directory"], "--data", eval_manifest)
+    return float(report["metrics"]["wer"]), float(summary["seconds"]) / 60.0
 
 
 @bar("fsdd", f"WER <= 5 % on 300 held-out real recordings within {MINUTES:g} minutes of training")

@@ -1,0 +1,238 @@
+"""From nothing to a speech recogniser: what ``nox -s quickstart`` runs.
+
+Speaks a corpus, trains on it, evaluates on sentences and on voices it never heard, transcribes a
+file with the exported model, and says where everything is. Each command is printed before it runs
+and can be copied. Exit code 1 if a command failed or an error rate is over its limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+ROOT = Path(__file__).resolve().parents[1]
+LIMITS = {"eval_sentences": 0.10, "eval_voices": 0.20}
+"""Highest word error rate accepted for each evaluation split."""
+
+TITLES = {"eval_sentences": "unseen sentences", "eval_voices": "unseen voices"}
+
+
+class StepFailed(Exception):
+    """A command of the quickstart ended with an error, which it has printed itself."""
+
+
+class Run(Protocol):
+    """Runs a command; with ``capture`` it returns the last line of its output as JSON."""
+
+    def __call__(self, command: Sequence[str], *, capture: bool) -> dict[str, Any]: ...
+
+
+def run_command(command: Sequence[str], *, capture: bool) -> dict[str, Any]:
+    """The ``Run`` of a real quickstart. Errors of the command go straight to the screen."""
+    result = subprocess.run(
+        list(command), stdout=subprocess.PIPE if capture else None, text=True, check=False
+    )
+    if result.returncode != 0:
+        raise StepFailed(f"{shlex.join(command)} ended with exit code {result.returncode}")
+    answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1]) if capture else {}
+    return answer
+
+
+@dataclass
+class Quickstart:
+    """The steps in order; each leaves its results in fields that later ones read.
+
+    Args:
+        out: directory that everything goes into; the corpus in it is reused, the run is not.
+        run: how commands are run.
+        overrides: further settings for ``voicehub train``.
+    """
+
+    out: Path
+    run: Run = run_command
+    overrides: Sequence[str] = ()
+    wer: dict[str, float] = field(default_factory=dict)
+    baseline: dict[str, float] = field(default_factory=dict)
+    training_minutes: float = 0.0
+    transcription: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def corpus(self) -> Path:
+        return self.out / "corpus"
+
+    @property
+    def run_directory(self) -> Path:
+        return self.out / "run"
+
+    @property
+    def model(self) -> Path:
+        """The exported model: this directory alone is what `voicehub transcribe` needs."""
+        return self.run_directory / "final-model"
+
+    def manifest(self, split: str) -> Path:
+        return self.corpus / f"{split}.jsonl"
+
+    def everything(self) -> bool:
+        """Run all steps; returns whether both error rates are within their limits."""
+        self.speak()
+        self.train()
+        for split in LIMITS:
+            self.evaluate(split)
+        self.transcribe()
+        self.report()
+        return all(self.wer[split] <= limit for split, limit in LIMITS.items())
+
+    def speak(self) -> None:
+        heading("Speak a small English corpus with espeak-ng (found again on a second run)")
+        self._voicehub("data", "synthesize", show(self.corpus))
+
+    def train(self) -> None:
+        heading("Train a recogniser on it, from random weights")
+        evaluation = ",".join(f"{split}:{show(self.manifest(split))}" for split in LIMITS)
+        self._voicehub(
+            "train",
+            "asr-ctc/tiny",
+            f"data.train={show(self.manifest('train'))}",
+            f"data.eval={{{evaluation}}}",
+            f"training.output_dir={show(self.run_directory)}",
+            "training.overwrite_output_dir=true",
+            *self.overrides,
+        )
+        record = json.loads((self.run_directory / "run.json").read_text(encoding="utf-8"))
+        self.training_minutes = float(record["summary"]["seconds"]) / 60.0
+
+    def evaluate(self, split: str) -> None:
+        heading(f"Evaluate the exported model on {TITLES[split]}")
+        answer = self._voicehub_json(
+            "eval", show(self.model), "--data", show(self.manifest(split)), "--json"
+        )
+        self.wer[split] = float(answer["metrics"]["wer"])
+        self.baseline[split] = self._guess(split)
+        print(
+            f"word error rate {percent(self.wer[split])} "
+            f"(limit {percent(LIMITS[split])}; a guess of the most frequent sentence "
+            f"{percent(self.baseline[split])})"
+        )
+
+    def transcribe(self) -> None:
+        heading("Transcribe one recording of a voice it never heard")
+        row = read_rows(self.manifest("eval_voices"))[0]
+        audio = self.corpus / row["audio_filepath"]
+        answer = self._voicehub_json(
+            "transcribe", show(audio), "--model", show(self.model), "--json"
+        )
+        heard = answer["transcriptions"][0]["text"]
+        self.transcription = {"file": str(audio), "said": row["text"], "heard": heard}
+        print(f"said:  {row['text']}\nheard: {heard}")
+
+    def report(self) -> None:
+        heading("Where everything is")
+        for what, path in self.places().items():
+            print(f"{what:20} {show(path)}")
+        print()
+        for split, limit in LIMITS.items():
+            verdict = "reached" if self.wer[split] <= limit else "MISSED"
+            print(
+                f"{TITLES[split]:20} WER {percent(self.wer[split]):>7}  "
+                f"guessing {percent(self.baseline[split]):>7}  "
+                f"limit {percent(limit):>7}  {verdict}"
+            )
+        print(f"{'training':20} {self.training_minutes:.1f} minutes")
+
+    def places(self) -> dict[str, Path]:
+        return {
+            "corpus": self.corpus,
+            "report": self.run_directory / "report.html",
+            "metrics": self.run_directory / "metrics.jsonl",
+            "configuration": self.run_directory / "config.yaml",
+            "exported model": self.model,
+        }
+
+    def as_dict(self, ok: bool) -> dict[str, Any]:
+        return {
+            "ok": ok,
+            "wer": self.wer,
+            "limits": LIMITS,
+            "baseline": self.baseline,
+            "training_minutes": self.training_minutes,
+            "transcription": self.transcription,
+            "places": {what: str(path) for what, path in self.places().items()},
+        }
+
+    def _guess(self, split: str) -> float:
+        from voicehub_data.synthetic.baseline import guess_baselines
+
+        train = [row["text"] for row in read_rows(self.manifest("train"))]
+        texts = [row["text"] for row in read_rows(self.manifest(split))]
+        return guess_baselines(train, texts).most_frequent_sentence.word_error_rate
+
+    def _voicehub(self, *arguments: str) -> None:
+        self._announce(arguments)
+        self.run([voicehub_program(), *arguments], capture=False)
+
+    def _voicehub_json(self, *arguments: str) -> dict[str, Any]:
+        self._announce(arguments)
+        return self.run([voicehub_program(), *arguments], capture=True)
+
+    def _announce(self, arguments: Sequence[str]) -> None:
+        print(f"$ {shlex.join([show(Path(voicehub_program())), *arguments])}", flush=True)
+
+
+def heading(text: str) -> None:
+    print(f"\n== {text}", flush=True)
+
+
+def percent(value: float) -> str:
+    return f"{100 * value:.2f} %"
+
+
+def show(path: Path) -> str:
+    """The path as a reader would type it: relative where it lies below this directory."""
+    try:
+        return os.fspath(path.relative_to(Path.cwd()))
+    except ValueError:
+        return os.fspath(path)
+
+
+def voicehub_program() -> str:
+    """The console script of the environment that runs this file."""
+    name = "voicehub.exe" if os.name == "nt" else "voicehub"
+    return os.fspath(Path(sys.executable).parent / name)
+
+
+def read_rows(manifest: Path) -> list[dict[str, Any]]:
+    lines = manifest.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines if line.strip()]
+
+
+def main(arguments: Sequence[str] | None = None, run: Run = run_command) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("overrides", nargs="*", help="settings for training, e.g. training.seed=1")
+    parser.add_argument("--out", type=Path, default=ROOT / "quickstart")
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    options = parser.parse_args(arguments)
+    steps = Quickstart(options.out.absolute(), run=run, overrides=options.overrides)
+    try:
+        ok = steps.everything()
+    except StepFailed as error:
+        print(f"\nquickstart: {error}", file=sys.stderr)
+        if options.json:
+            print(json.dumps({"ok": False, "error": str(error)}))
+        return 1
+    if not ok:
+        print("\nquickstart: a word error rate is over its limit", file=sys.stderr)
+    if options.json:
+        print(json.dumps(steps.as_dict(ok)))
+    return 0 if ok else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
