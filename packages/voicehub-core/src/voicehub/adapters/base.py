@@ -10,30 +10,22 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from voicehub.adapters.components import (
-    ComponentError,
-    build_root,
-    declared_components,
-    phase_paths,
-    primary_module,
-    resolve_path,
-)
+from voicehub.adapters.components import resolve_path
 from voicehub.adapters.context import TrainingContext
 from voicehub.adapters.description import describe_graph, describe_routes
 from voicehub.adapters.fallbacks import fallback_objective
 from voicehub.adapters.freezing import frozen_modules
-from voicehub.adapters.graph_checks import check_graph
-from voicehub.adapters.losses import LossRule, normalise
+from voicehub.adapters.graph import build_graph, load_model
+from voicehub.adapters.losses import normalise
 from voicehub.adapters.model_state import export_tensors, load_tensors, tied_names
-from voicehub.adapters.outputs import SpeechTrainingOutput, TTSTrainingOutput
-from voicehub.adapters.phase_plan import PhasePlan, frozen_in_phase, unread_labels
+from voicehub.adapters.outputs import SpeechTrainingOutput
+from voicehub.adapters.phase_plan import PhasePlan
 from voicehub.adapters.portable import save_artifact
-from voicehub.adapters.routes import NamedParameters, build_routes
+from voicehub.adapters.routes import NamedParameters
 from voicehub.errors import CheckpointMismatchError, RecipeError, UnsupportedTrainingError
 from voicehub.specs.model import ModelTrainingSpec
 from voicehub.specs.phase import PhaseKind, TrainingPhaseSpec
 from voicehub.specs.support import TrainingSupport
-from voicehub.specs.task import SpeechTask
 
 
 class TrainingAdapter:
@@ -99,19 +91,10 @@ class TrainingAdapter:
         if self.is_ready:
             return
         self.validate_support()
-        self._load_model()
-        self.components = declared_components(self.model, self.spec)
-        primary = self._primary()
-        modules = {p: m for p, m in self.components.items() if isinstance(m, nn.Module)}
-        self.module = build_root(modules)
-        check_graph(
-            self.module,
-            allow_quantised=self.supports_quantized_training,
-            allow_compiled=self.supports_compiled_training,
-        )
-        owned = [(phase, phase_paths(phase, self.spec, primary)) for phase in self.phases]
-        self.routes = build_routes(self.module, owned, modules)
-        self._plans = {phase.name: self._plan(phase, primary, modules) for phase in self.phases}
+        load_model(self)
+        graph = build_graph(self)
+        self.module, self.routes = graph.module, graph.routes
+        self.components, self._plans = graph.components, graph.plans
         self._prepare_hook = getattr(self.model, "prepare_training_inputs", None)
         self.refresh_frozen()
         self.is_ready = True
@@ -135,61 +118,6 @@ class TrainingAdapter:
                 "training adapter: declare adapter_factory in its spec, or install one with "
                 "AutoTrainingAdapter.register()."
             )
-
-    def _load_model(self) -> None:
-        if hasattr(self.model, "validate_training_support"):
-            self.model.validate_training_support(allow_quantized=self.supports_quantized_training)
-        if hasattr(self.model, "load_for_training"):
-            self.model.load_for_training()
-
-    def _primary(self) -> str | None:
-        """Add the primary module to the components; None where the recipe needs none."""
-        found = primary_module(self.model, self.spec)
-        if found is not None:
-            path, module = found
-            self.components.setdefault(path, module)
-            return path
-        if all(p.component_paths and p.forward_component is not None for p in self.phases):
-            return None
-        raise ComponentError(
-            f"{self.spec.model_type}: none of the module paths "
-            f"{', '.join(repr(path) for path in self.spec.module_paths)} of "
-            f"{type(self.model).__name__} is a module with a trainable parameter, and module "
-            "discovery is disabled. Set module_paths in the spec, or unfreeze what is to train."
-        )
-
-    def _plan(
-        self, phase: TrainingPhaseSpec, primary: str | None, modules: Mapping[str, nn.Module]
-    ) -> PhasePlan:
-        path = phase.forward_component if phase.forward_component is not None else primary
-        component = self.components[str(path)]
-        call = component if phase.forward_method == "forward" else None
-        if call is None or not callable(call):
-            call = getattr(component, phase.forward_method, None)
-        if not callable(call):
-            raise ComponentError(
-                f"{self.spec.model_type}: phase {phase.name!r} calls {phase.forward_method!r} of "
-                f"{path!r}, which {type(component).__name__} does not have."
-            )
-        is_tts = self.spec.task is SpeechTask.TEXT_TO_SPEECH
-        metadata = {
-            "model_type": self.spec.model_type,
-            "training_family": self.spec.family,
-            "training_support": self.spec.support.value,
-            "training_phase": phase.name,
-            "optimizer_names": phase.optimizer_names,
-        }
-        special = phase.required_inputs or phase.detach_inputs or phase.input_aliases
-        return PhasePlan(
-            phase=phase,
-            call=call,
-            rule=LossRule.of(
-                phase, TTSTrainingOutput if is_tts else SpeechTrainingOutput, metadata
-            ),
-            frozen=frozen_in_phase(phase, self.routes, modules, isolate=self.isolate_routes),
-            dropped_labels=unread_labels(phase, call),
-            as_given=not special,
-        )
 
     # -- phases ---------------------------------------------------------------------------
 
@@ -361,6 +289,22 @@ class TrainingAdapter:
     def evaluation_metrics(self, rows: Sequence[Any]) -> dict[str, float]:
         """Override point: metrics over the rows of a whole evaluation set."""
         return {}
+
+    def optimizer_groups(
+        self, name: str, named_parameters: NamedParameters, args: Any
+    ) -> list[dict[str, Any]] | None:
+        """Override point: parameter groups of a route with rates of their own.
+
+        Args:
+            name: The route.
+            named_parameters: Everything the route owns; the groups must hold each exactly once.
+            args: The ``TrainingArguments``.
+
+        Returns:
+            Groups with ``params``, ``lr``, ``weight_decay`` and ``name``; None takes the default
+            (one rate, weight decay on matrices alone).
+        """
+        return None
 
     def on_before_optimizer_step(self, names: Sequence[str], step: int) -> None:
         """Override point: called once gradients are ready, before the named routes step."""

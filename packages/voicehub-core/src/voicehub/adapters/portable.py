@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voicehub.models.artifact import RECIPE_FILE, write_artifact_config
+from voicehub.models.lifecycle import PreTrainedSpeechModel
 
 if TYPE_CHECKING:
     from voicehub.adapters.base import TrainingAdapter
@@ -20,7 +21,7 @@ MODEL_FILE = "model.safetensors"
 def save_artifact(adapter: TrainingAdapter, directory: Path, *, native_export: bool) -> None:
     """Write ``directory``; a wrapper writes itself, a plain module as safetensors."""
     directory.mkdir(parents=True, exist_ok=True)
-    if hasattr(adapter.model, "model_type") and hasattr(adapter.model, "save_pretrained"):
+    if isinstance(adapter.model, PreTrainedSpeechModel):
         adapter.model.save_pretrained(directory)
     else:
         _save_module(adapter, directory)
@@ -38,10 +39,12 @@ def load_recipe_state(directory: Path) -> dict[str, Any]:
     """Return the recipe state of an artifact; empty where the recipe keeps none."""
     import torch
 
+    from voicehub.checkpoints.codec import decode_state
+
     path = directory / RECIPE_STATE_FILE
     if not path.exists():
         return {}
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    state: dict[str, Any] = decode_state(torch.load(path, map_location="cpu", weights_only=True))
     return state
 
 
@@ -61,17 +64,19 @@ def _save_module(adapter: TrainingAdapter, directory: Path) -> None:
 def _save_recipe_state(adapter: TrainingAdapter, directory: Path) -> None:
     import torch
 
+    from voicehub.checkpoints.codec import encode_state
+
     state = adapter.recipe_state_dict()
     if state:
-        torch.save(state, directory / RECIPE_STATE_FILE)
+        torch.save(encode_state(state, "recipe state"), directory / RECIPE_STATE_FILE)
 
 
 def _export_native(model: Any, target: Path) -> bool:
     """Write the layout of the library the model comes from; False where it has none."""
     target.mkdir(parents=True, exist_ok=True)
-    if hasattr(model, "export_native"):
-        done = bool(model.export_native(target))
-    elif hasattr(model, "save_pretrained") and not hasattr(model, "load_for_training"):
+    if isinstance(model, PreTrainedSpeechModel):
+        done = model.export_native(target)
+    elif hasattr(model, "save_pretrained"):
         model.save_pretrained(target)
         done = True
     else:

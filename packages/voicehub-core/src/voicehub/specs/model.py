@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from voicehub.data.schema import TTSFieldSchema, coerce_field_schemas
 from voicehub.errors import RecipeError
 from voicehub.specs.phase import (
     DEFAULT_LABEL_NAMES,
@@ -19,9 +20,6 @@ from voicehub.specs.support import TrainingSupport
 from voicehub.specs.task import SpeechTask
 from voicehub.specs.validation import name_tuple, require_name, require_reference
 from voicehub.suggest import did_you_mean
-
-if TYPE_CHECKING:
-    from voicehub.data.schema import TTSFieldSchema
 
 MAX_SCHEDULE_PERIOD = 100_000
 REGRESSION_LOSSES = ("mse", "l1", "smooth_l1")
@@ -116,7 +114,7 @@ class ModelTrainingSpec:
                 f"{', '.join(REGRESSION_LOSSES)}."
                 f"{did_you_mean(self.regression_loss, REGRESSION_LOSSES)}"
             )
-        self._set("field_schemas", _schemas(self.field_schemas, where))
+        self._set("field_schemas", coerce_field_schemas(self.field_schemas))
         self._set("phases", tuple(self.phases) or (self._single_phase(),))
         self._check_phases(where)
         _check_schedule(self.phases, where)
@@ -246,22 +244,3 @@ def _member(kind: type[Any], value: Any, where: str) -> Any:
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value
-
-
-def _schemas(schemas: Mapping[str, Any], where: str) -> dict[str, Any]:
-    if not schemas:
-        return {}
-    from voicehub.data.schema import TTSFieldSchema
-
-    resolved: dict[str, Any] = {}
-    for path, schema in schemas.items():
-        require_name(path, where=f"{where}: field_schemas path")
-        if isinstance(schema, Mapping):
-            schema = TTSFieldSchema(**schema)
-        if not isinstance(schema, TTSFieldSchema):
-            raise TypeError(
-                f"{where}: field_schemas[{path!r}] must be a TTSFieldSchema or a mapping, "
-                f"got {type(schema).__name__}."
-            )
-        resolved[path] = schema
-    return resolved

@@ -1,0 +1,69 @@
+"""What a family builds from a run configuration for ``voicehub train``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voicehub.models.results import PredictionRow
+
+if TYPE_CHECKING:
+    from voicehub.adapters.base import TrainingAdapter
+    from voicehub.data.plan import BatchPlan
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    """What was kept of one split; ``kept`` plus everything dropped is ``total``.
+
+    Attributes:
+        split: Name, for example ``train``.
+        total: Rows of the manifest.
+        kept: Rows that are used.
+        dropped: Rows left out, counted by reason.
+        seconds: Audio of the kept rows.
+        notes: Further facts worth showing before step 0.
+    """
+
+    split: str
+    total: int
+    kept: int
+    dropped: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Experiment:
+    """Everything a run needs beyond its training arguments.
+
+    Attributes:
+        model: The model wrapper, lazy.
+        train_dataset: Samples to train on.
+        adapter: Its adapter; None lets the Trainer find it.
+        eval_datasets: Evaluation sets by split name.
+        data_collator: Batches samples; None takes the adapter's.
+        train_plan, eval_plans: Batch plans; None gives batches of a fixed size.
+        callbacks: Callbacks of the family.
+        processing_class: Saved with the model, never applied to data.
+        data_report: What was kept and dropped, by split.
+        record: What the run's record keeps: manifest digests, model revision, adapter code digest.
+        predict: Returns so many sample predictions for the report.
+        next_command: The command line to type next, given the final model's directory.
+    """
+
+    model: Any
+    train_dataset: Any
+    adapter: TrainingAdapter | None = None
+    eval_datasets: dict[str, Any] = field(default_factory=dict)
+    data_collator: Callable[[list[Any]], Any] | None = None
+    train_plan: BatchPlan | None = None
+    eval_plans: dict[str, BatchPlan] = field(default_factory=dict)
+    callbacks: list[Any] = field(default_factory=list)
+    processing_class: Any = None
+    data_report: list[SplitReport] = field(default_factory=list)
+    record: dict[str, Any] = field(default_factory=dict)
+    predict: Callable[[int], list[PredictionRow]] | None = None
+    next_command: Callable[[Path], str] | None = None

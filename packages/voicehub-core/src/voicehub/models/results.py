@@ -1,0 +1,83 @@
+"""What recognisers return: transcriptions and evaluation reports."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class WordTiming:
+    """One recognised word; ``start`` and ``end`` are seconds from the start of the audio."""
+
+    word: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Transcription:
+    """The text of one recording.
+
+    Attributes:
+        id: The file's path, or ``audio-<position>`` for an array.
+        text: Recognised text.
+        words: Timings, where they were asked for.
+        duration: Seconds of audio.
+    """
+
+    id: str
+    text: str
+    words: list[WordTiming] | None = None
+    duration: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PredictionRow:
+    """One evaluated utterance.
+
+    Attributes:
+        id: Utterance id.
+        reference, hypothesis: Normalised texts that were compared.
+        errors: Word substitutions, deletions and insertions.
+        words: Words of the reference.
+        audio_filepath: The file it lies in.
+        offset: Seconds from the start of that file.
+        duration: Seconds.
+    """
+
+    id: str
+    reference: str
+    hypothesis: str
+    errors: int
+    words: int
+    audio_filepath: str | None = None
+    offset: float = 0.0
+    duration: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class EvaluationReport:
+    """Metrics over an evaluation set, with what they were computed from.
+
+    Attributes:
+        metrics: Values by name, for example ``wer`` and ``cer`` as fractions.
+        rows: One for each evaluated utterance.
+        dropped: Utterances left out, counted by reason; rows + dropped is the whole set.
+    """
+
+    metrics: dict[str, float]
+    rows: list[PredictionRow] = field(default_factory=list)
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON values."""
+        return asdict(self)
