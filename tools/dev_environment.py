@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-Runner = Callable[[Sequence[str]], None]
+Runner = Callable[[Sequence[str]], object]
 """Runs a command, shows its output, raises if it fails."""
 
 EXTRAS = {"voicehub-data": "synth,datasets"}

@@ -2,7 +2,8 @@
 
 Speaks a corpus, trains on it, evaluates on sentences and on voices it never heard, transcribes a
 file with the exported model, and says where everything is. Each command is printed before it runs
-and can be copied. Exit code 1 if a command failed or an error rate is over its limit.
+and can be copied; here it runs with ``--json``, so that its result can be read. Exit code 1 if a
+command failed or an error rate is over its limit.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {"eval_sentences": 0.10, "eval_voices": 0.20}
@@ -29,26 +30,24 @@ class StepFailed(Exception):
     """A command of the quickstart ended with an error, which it has printed itself."""
 
 
-class Run(Protocol):
-    """Runs a command; with ``capture`` it returns the last line of its output as JSON."""
-
-    def __call__(self, command: Sequence[str], *, capture: bool) -> dict[str, Any]: ...
+Run = Callable[[Sequence[str]], dict[str, Any]]
+"""Runs a command that ends with one JSON object on its last line, and returns that."""
 
 
-def run_command(command: Sequence[str], *, capture: bool) -> dict[str, Any]:
-    """The ``Run`` of a real quickstart. Errors of the command go straight to the screen."""
-    result = subprocess.run(
-        list(command), stdout=subprocess.PIPE if capture else None, text=True, check=False
-    )
+def run_command(command: Sequence[str]) -> dict[str, Any]:
+    """The ``Run`` of a real quickstart; progress and errors of the command go to the screen."""
+    result = subprocess.run(list(command), stdout=subprocess.PIPE, text=True, check=False)
     if result.returncode != 0:
         raise StepFailed(f"{shlex.join(command)} ended with exit code {result.returncode}")
-    answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1]) if capture else {}
+    answer: dict[str, Any] = json.loads(result.stdout.splitlines()[-1])
     return answer
 
 
 @dataclass
 class Quickstart:
     """The steps in order; each leaves its results in fields that later ones read.
+
+    ``model`` is the exported model: that directory alone is what `voicehub transcribe` needs.
 
     Args:
         out: directory that everything goes into; the corpus in it is reused, the run is not.
@@ -59,6 +58,7 @@ class Quickstart:
     out: Path
     run: Run = run_command
     overrides: Sequence[str] = ()
+    model: Path = field(init=False)
     wer: dict[str, float] = field(default_factory=dict)
     baseline: dict[str, float] = field(default_factory=dict)
     training_minutes: float = 0.0
@@ -71,11 +71,6 @@ class Quickstart:
     @property
     def run_directory(self) -> Path:
         return self.out / "run"
-
-    @property
-    def model(self) -> Path:
-        """The exported model: this directory alone is what `voicehub transcribe` needs."""
-        return self.run_directory / "final-model"
 
     def manifest(self, split: str) -> Path:
         return self.corpus / f"{split}.jsonl"
@@ -92,12 +87,14 @@ class Quickstart:
 
     def speak(self) -> None:
         heading("Speak a small English corpus with espeak-ng (found again on a second run)")
-        self._voicehub("data", "synthesize", show(self.corpus))
+        made = self._voicehub("data", "synthesize", show(self.corpus))
+        for split, seconds in made["seconds"].items():
+            print(f"{split:16} {made['rows'][split]:5d} recordings {seconds / 60:6.1f} minutes")
 
     def train(self) -> None:
         heading("Train a recogniser on it, from random weights")
         evaluation = ",".join(f"{split}:{show(self.manifest(split))}" for split in LIMITS)
-        self._voicehub(
+        answer = self._voicehub(
             "train",
             "asr-ctc/tiny",
             f"data.train={show(self.manifest('train'))}",
@@ -106,14 +103,14 @@ class Quickstart:
             "training.overwrite_output_dir=true",
             *self.overrides,
         )
-        record = json.loads((self.run_directory / "run.json").read_text(encoding="utf-8"))
-        self.training_minutes = float(record["summary"]["seconds"]) / 60.0
+        summary = answer["summary"]
+        self.model = Path(summary["model_directory"])
+        self.training_minutes = float(summary["seconds"]) / 60.0
+        print(f"{summary['steps']} steps in {self.training_minutes:.1f} minutes")
 
     def evaluate(self, split: str) -> None:
         heading(f"Evaluate the exported model on {TITLES[split]}")
-        answer = self._voicehub_json(
-            "eval", show(self.model), "--data", show(self.manifest(split)), "--json"
-        )
+        answer = self._voicehub("eval", show(self.model), "--data", show(self.manifest(split)))
         self.wer[split] = float(answer["metrics"]["wer"])
         self.baseline[split] = self._guess(split)
         print(
@@ -126,9 +123,7 @@ class Quickstart:
         heading("Transcribe one recording of a voice it never heard")
         row = read_rows(self.manifest("eval_voices"))[0]
         audio = self.corpus / row["audio_filepath"]
-        answer = self._voicehub_json(
-            "transcribe", show(audio), "--model", show(self.model), "--json"
-        )
+        answer = self._voicehub("transcribe", show(audio), "--model", show(self.model))
         heard = answer["transcriptions"][0]["text"]
         self.transcription = {"file": str(audio), "said": row["text"], "heard": heard}
         print(f"said:  {row['text']}\nheard: {heard}")
@@ -174,16 +169,10 @@ class Quickstart:
         texts = [row["text"] for row in read_rows(self.manifest(split))]
         return guess_baselines(train, texts).most_frequent_sentence.word_error_rate
 
-    def _voicehub(self, *arguments: str) -> None:
-        self._announce(arguments)
-        self.run([voicehub_program(), *arguments], capture=False)
-
-    def _voicehub_json(self, *arguments: str) -> dict[str, Any]:
-        self._announce(arguments)
-        return self.run([voicehub_program(), *arguments], capture=True)
-
-    def _announce(self, arguments: Sequence[str]) -> None:
-        print(f"$ {shlex.join([show(Path(voicehub_program())), *arguments])}", flush=True)
+    def _voicehub(self, *arguments: str) -> dict[str, Any]:
+        program = voicehub_program()
+        print(f"$ {shlex.join([show(Path(program)), *arguments])}", flush=True)
+        return self.run([program, *arguments, "--json"])
 
 
 def heading(text: str) -> None:

@@ -23,24 +23,25 @@ class FakeVoicehub:
         self.commands: list[list[str]] = []
         self.fail_at: str | None = None
 
-    def __call__(self, command: Sequence[str], *, capture: bool) -> dict[str, Any]:
-        self.commands.append(list(command[1:]))
+    def __call__(self, command: Sequence[str]) -> dict[str, Any]:
+        assert command[-1] == "--json"
+        self.commands.append(list(command[1:-1]))
         if self.fail_at == command[1]:
             raise StepFailed(f"{command[1]} ended with exit code 1")
-        answer = getattr(self, command[1])(command[2:])
-        return answer if capture else {}
+        answer: dict[str, Any] = getattr(self, command[1])(command[2:])
+        return answer
 
-    def data(self, arguments: Sequence[str]) -> None:
+    def data(self, arguments: Sequence[str]) -> dict[str, Any]:
         (self.out / "corpus").mkdir(parents=True)
         texts = {"train": "one two", "eval_sentences": "one four", "eval_voices": "two three"}
         for split, text in texts.items():
             row = {"audio_filepath": f"audio/{split}.flac", "text": text}
             (self.out / "corpus" / f"{split}.jsonl").write_text(json.dumps(row) + "\n")
+        return {"rows": dict.fromkeys(texts, 1), "seconds": dict.fromkeys(texts, 2.0)}
 
-    def train(self, arguments: Sequence[str]) -> None:
-        (self.out / "run").mkdir()
-        record = {"summary": {"seconds": 90.0}}
-        (self.out / "run" / "run.json").write_text(json.dumps(record))
+    def train(self, arguments: Sequence[str]) -> dict[str, Any]:
+        model = str(self.out / "run" / "final-model")
+        return {"summary": {"seconds": 90.0, "steps": 300, "model_directory": model}}
 
     def eval(self, arguments: Sequence[str]) -> dict[str, Any]:
         return {"metrics": {"wer": self.rates[Path(arguments[2]).stem]}}
@@ -111,8 +112,6 @@ def test_a_failing_command_ends_the_quickstart(
 
 def test_a_real_command_that_fails_is_reported_with_its_code() -> None:
     with pytest.raises(StepFailed, match="exit code 3"):
-        quickstart.run_command([sys.executable, "-c", "raise SystemExit(3)"], capture=False)
-    answer = quickstart.run_command(
-        [sys.executable, "-c", "print('noise'); print('{\"a\": 1}')"], capture=True
-    )
+        quickstart.run_command([sys.executable, "-c", "raise SystemExit(3)"])
+    answer = quickstart.run_command([sys.executable, "-c", "print('noise'); print('{\"a\": 1}')"])
     assert answer == {"a": 1}
