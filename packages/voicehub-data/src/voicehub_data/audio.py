@@ -22,9 +22,14 @@ if TYPE_CHECKING:
 
 AUDIO_SUFFIXES = frozenset({".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3"})
 
-# Manifests round durations, most often to 10 ms. A segment whose end differs from the end of the
-# file by no more than this many seconds means the end of the file.
-END_TOLERANCE = 0.02
+# Manifests round durations, some of them to 0.1 s. A segment may end this many seconds behind the
+# end of its file and is then cut there; beyond that, the manifest is wrong.
+END_TOLERANCE = 0.06
+
+# MP3 lengths come from a tag or an estimate; two MPEG frames of difference are no damage.
+MP3_TOLERANCE_FRAMES = 2 * 1152
+
+_BLOCK_FRAMES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +144,9 @@ def load_audio(
         path: audio file.
         sample_rate: rate of the result in Hz; None keeps the file's own.
         offset: start of the segment in seconds.
-        duration: length of the segment in seconds; None reads to the end of the file. An end
-            within :data:`END_TOLERANCE` of the file's end is taken to be the file's end.
+        duration: length of the segment in seconds; None reads to the end of the file. An end up
+            to :data:`END_TOLERANCE` behind the file's is cut there; the result is never longer
+            than asked for.
 
     Raises:
         DataError: the file is missing, empty, not audio or truncated; the segment lies outside
@@ -173,15 +179,14 @@ def read_frames(file: Any, path: str | Path, start: int, count: int | None) -> N
     try:
         if start:
             file.seek(start)
-        samples: NDArray[np.float32] = file.read(
-            -1 if count is None else count, dtype="float32", always_2d=True
-        )
+        samples = _read_to_end(file) if count is None else _read(file, count)
     except (soundfile.SoundFileError, RuntimeError) as error:
         raise DataError(
             f"{path}: decoding fails at frame {start} or later ({_reason(error)}). The file is "
             "truncated or damaged; restore it or remove the row."
         ) from error
-    if count is not None and len(samples) < count:
+    allowed = MP3_TOLERANCE_FRAMES if file.format == "MP3" else 0
+    if count is not None and len(samples) + allowed < count:
         raise DataError(
             f"{path}: truncated: the header promises {count} frames from frame {start}, but only "
             f"{len(samples)} can be decoded. Restore the file or remove the row."
@@ -189,6 +194,19 @@ def read_frames(file: Any, path: str | Path, start: int, count: int | None) -> N
     if len(samples) == 0:
         raise DataError(f"{path}: holds no samples. Remove the row.")
     return samples
+
+
+def _read(file: Any, count: int) -> NDArray[np.float32]:
+    samples: NDArray[np.float32] = file.read(count, dtype="float32", always_2d=True)
+    return samples
+
+
+def _read_to_end(file: Any) -> NDArray[np.float32]:
+    """Read block by block, for a stream whose header states no length."""
+    blocks = [_read(file, _BLOCK_FRAMES)]
+    while len(blocks[-1]) == _BLOCK_FRAMES:
+        blocks.append(_read(file, _BLOCK_FRAMES))
+    return np.concatenate(blocks)
 
 
 def to_mono(samples: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -220,19 +238,19 @@ def _segment_frames(
     if duration is None:
         return start, frames - start
     stop = round((offset + duration) * rate)
-    tolerance = round(END_TOLERANCE * rate)
-    if stop - frames > tolerance:
+    if stop - frames > END_TOLERANCE * rate:
         raise DataError(
             f"{path}: the segment ends at {offset + duration:.3f} s, but the file at "
             f"{info.duration:.3f} s. Correct offset and duration in the manifest "
             "(`voicehub data check` lists every such row)."
         )
-    if abs(stop - frames) <= tolerance:
-        stop = frames
-    return start, max(1, stop - start)
+    return start, max(1, min(stop, frames) - start)
 
 
 def _reason(error: BaseException) -> str:
-    """The last sentence of a libsndfile error, without the path that it repeats."""
+    """What libsndfile says, without the path that it repeats."""
     text = getattr(error, "error_string", None) or str(error)
-    return text.rstrip(". ") or type(error).__name__
+    if "not a regular file" in text:
+        # Its word for an MP3 without a frame; whoever calls has seen the file.
+        return "no audio stream found"
+    return text.removeprefix("Error : ").rstrip(". ") or type(error).__name__

@@ -73,6 +73,7 @@ class DataSourceConfig(DataModel):
             ``audio_filepath, text, duration, offset, speaker, language, id``.
         audio_root: folder that relative audio paths start from; by default the manifest's own.
         name: (datasets) configuration of the data set, e.g. a language.
+        revision: (datasets) branch, tag or commit of a Hub data set.
         audio_column, text_column: (datasets) columns; default ``audio`` and ``text``.
         train_splits, eval_splits: (datasets) splits read for each role; default ``train`` and
             ``test``.
@@ -85,6 +86,7 @@ class DataSourceConfig(DataModel):
     column_map: dict[str, str] | None = None
     audio_root: str | None = None
     name: str | None = None
+    revision: str | None = None
     audio_column: str = "audio"
     text_column: str = "text"
     train_splits: list[str] = Field(default_factory=lambda: ["train"])
@@ -93,7 +95,15 @@ class DataSourceConfig(DataModel):
     dataset_cache_dir: str | None = None
 
     DATASETS_KEYS: ClassVar[frozenset[str]] = frozenset(
-        {"name", "audio_column", "text_column", "train_splits", "eval_splits", "dataset_cache_dir"}
+        {
+            "name",
+            "revision",
+            "audio_column",
+            "text_column",
+            "train_splits",
+            "eval_splits",
+            "dataset_cache_dir",
+        }
     )
 
     @field_validator("path")

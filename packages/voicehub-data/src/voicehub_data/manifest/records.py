@@ -195,6 +195,14 @@ def seconds(value: Any, name: str, *, minimum: float) -> float | None:
     return number
 
 
+def float_or_none(text: str) -> float | None:
+    """The number that a text spells, or None."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def text_of(value: Any, name: str) -> str | None:
     """Text as written; numbers (ids, digit transcripts) become text; anything else is an error."""
     if value is None or isinstance(value, str):

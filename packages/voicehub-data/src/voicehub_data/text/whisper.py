@@ -1,0 +1,33 @@
+"""The English normaliser of ``transformers``, where that package is installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from voicehub.errors import OptionalDependencyError
+from voicehub_data.text.spelling import americanise
+
+
+class _SpellingRules(dict[str, str]):
+    """Answers ``get`` by rule: the word list it stands for is not part of ``transformers``."""
+
+    def get(self, word: str, default: Any = None) -> Any:
+        return americanise(word)
+
+
+def whisper_english_normalizer() -> Callable[[str], str]:
+    """``EnglishTextNormalizer`` with our rules for British spellings.
+
+    Raises:
+        OptionalDependencyError: transformers is not installed.
+    """
+    try:
+        from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
+    except ImportError as error:
+        raise OptionalDependencyError(
+            "the text normaliser 'whisper-english' needs transformers: pip install transformers; "
+            "the preset 'english' needs nothing."
+        ) from error
+    normalizer: Callable[[str], str] = EnglishTextNormalizer(_SpellingRules())
+    return normalizer
