@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from voicehub.cli.options import DeviceOption, JsonOption, resolve_device
-from voicehub.cli.output import UsageError, finish, jsonable, say
+from voicehub.cli.options import DeviceOption, JsonOption
+from voicehub.cli.output import finish, jsonable, say
 from voicehub.cli.tables import table
 
 if TYPE_CHECKING:
@@ -18,12 +17,10 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model_dir: Annotated[Path, typer.Argument(help="A trained model, e.g. RUN/final-model.")],
+    model_dir: Annotated[str, typer.Argument(help="A trained model: its directory or its run.")],
     data: Annotated[str, typer.Option("--data", help="The manifest to measure on.")],
     batch_size: Annotated[int, typer.Option(min=1)] = 8,
-    max_samples: Annotated[
-        int | None, typer.Option(min=1, help="Only the first N rows.")
-    ] = None,
+    max_samples: Annotated[int | None, typer.Option(min=1, help="Only the first N rows.")] = None,
     beam_size: Annotated[int, typer.Option(min=1, help="1 is greedy decoding.")] = 1,
     predictions: Annotated[
         Path | None, typer.Option(help="Write reference and hypothesis of each row here (JSONL).")
@@ -36,12 +33,9 @@ def evaluate(
     json_: JsonOption = False,
 ) -> None:
     """Measure a recogniser on a manifest: error rates, dropped rows, the worst rows."""
-    from voicehub.models.auto import AutoModelForSpeechRecognition
+    from voicehub.cli.recognisers import load_recogniser
 
-    require_directory(model_dir)
-    model = AutoModelForSpeechRecognition.from_pretrained(
-        str(model_dir), model_type=model_type, device=resolve_device(device)
-    )
+    model = load_recogniser(model_dir, model_type=model_type, device=device)
     # Greedy is every recogniser's default; only a wider beam is passed on.
     options: dict[str, Any] = {"beam_size": beam_size} if beam_size > 1 else {}
     report = model.evaluate(data, batch_size=batch_size, max_samples=max_samples, **options)
@@ -58,16 +52,9 @@ def evaluate(
     finish(result, json_mode=json_, human=_text(report, show))
 
 
-def require_directory(path: Path) -> None:
-    """Refuse a model directory that is not there before anything heavy is imported."""
-    if not path.is_dir():
-        what = "is not a directory" if path.exists() else "does not exist"
-        raise UsageError(f"The model directory {path} {what}.")
-
-
 def _write_rows(path: Path, report: EvaluationReport) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [json.dumps(jsonable(asdict(row)), ensure_ascii=False) for row in report.rows]
+    lines = [json.dumps(jsonable(row.to_dict()), ensure_ascii=False) for row in report.rows]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -75,8 +62,7 @@ def _text(report: EvaluationReport, show: int) -> str:
     from voicehub.reporting import figures
 
     rows = [
-        (figures.label_of(key), figures.number(key, value))
-        for key, value in report.metrics.items()
+        (figures.label_of(key), figures.number(key, value)) for key, value in report.metrics.items()
     ]
     lines = [table(("metric", "value"), rows)]
     dropped = ", ".join(f"{count} {reason}" for reason, count in report.dropped.items())

@@ -110,19 +110,22 @@ def _audio() -> Iterator[Check]:
         )
         return
     soundfile: Any = importlib.import_module("soundfile")
-    broken = {}
-    for name, subtype in _AUDIO_FORMATS:
-        try:
-            _encode_and_decode(soundfile, name, subtype)
-        except Exception as error:  # libsndfile's own error types are many
-            broken[name] = str(error)
+    trouble = {name: _decoding_trouble(soundfile, name, kind) for name, kind in _AUDIO_FORMATS}
     version = soundfile.__libsndfile_version__
-    if broken:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in broken.items())
+    if any(trouble.values()):
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in trouble.items() if reason)
         yield Check("libsndfile", WARNING, f"{version} does not decode {reasons}")
     else:
         names = ", ".join(name for name, _ in _AUDIO_FORMATS)
         yield Check("libsndfile", OK, f"{version} decodes {names}")
+
+
+def _decoding_trouble(soundfile: Any, name: str, subtype: str | None) -> str:
+    try:
+        _encode_and_decode(soundfile, name, subtype)
+    except Exception as error:  # libsndfile's own error types are many
+        return str(error) or type(error).__name__
+    return ""
 
 
 def _encode_and_decode(soundfile: Any, name: str, subtype: str | None) -> None:
@@ -192,8 +195,16 @@ def _plugins() -> Iterator[Check]:
 
 
 def _checks_of_plugins() -> Iterator[Check]:
-    from voicehub.plugins.hooks import plugin_checks
+    """Each is a callable: what it returns is the detail, what it raises is a warning."""
+    from voicehub.plugins.hooks import checks
 
-    for owner, name, state, detail in plugin_checks():
-        known = state if state in (OK, NOTE, WARNING, FAILED) else NOTE
-        yield Check(f"{owner}: {name}", known, detail)
+    for check in checks():
+        name = getattr(check, "__name__", type(check).__name__).strip("_").replace("_", " ")
+        yield _result_of(name, check)
+
+
+def _result_of(name: str, check: Callable[[], object]) -> Check:
+    try:
+        return Check(name, OK, str(check() or "fine"))
+    except Exception as error:  # anything may be wrong with what a plugin looks at
+        return Check(name, WARNING, str(error) or type(error).__name__)

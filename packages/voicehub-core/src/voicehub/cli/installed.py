@@ -34,20 +34,21 @@ _LIBRARIES = (
 
 def installed_versions() -> tuple[dict[str, str], dict[str, str]]:
     """Versions of every VoiceHub distribution, and of the libraries that decide the numbers."""
-    from importlib_metadata import PackageNotFoundError, distributions, version
+    from importlib_metadata import distributions
 
-    ours = {}
+    ours: dict[str, str] = {}
+    libraries: dict[str, str] = {}
     for distribution in distributions():
-        name = str(distribution.metadata["Name"] or "").lower().replace("_", "-")
+        name = _name_of(distribution)
         if name.startswith("voicehub") or _declares_plugin(distribution):
             ours.setdefault(name, str(distribution.version))
-    others = {}
-    for name in _LIBRARIES:
-        try:
-            others[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return dict(sorted(ours.items())), others
+        elif name in _LIBRARIES:
+            libraries.setdefault(name, str(distribution.version))
+    return dict(sorted(ours.items())), dict(sorted(libraries.items()))
+
+
+def _name_of(distribution: Any) -> str:
+    return str(distribution.metadata["Name"] or "").lower().replace("_", "-")
 
 
 def _declares_plugin(distribution: Any) -> bool:
@@ -67,7 +68,7 @@ def foreign_voicehub() -> str:
     imported = Path(str(voicehub.__file__)).resolve()
     core: Any = None
     for distribution in distributions():
-        name = str(distribution.metadata["Name"] or "").lower().replace("_", "-")
+        name = _name_of(distribution)
         if name == CORE and core is None:
             core = distribution
         if name == SINGLE_PACKAGE and _ships_voicehub(distribution):

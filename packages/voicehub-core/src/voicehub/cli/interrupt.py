@@ -1,4 +1,4 @@
-"""Ctrl-C during training: the first stops at the end of the update and saves, the second at once."""
+"""Ctrl-C during training: the first stops after the update and saves, the second at once."""
 
 from __future__ import annotations
 

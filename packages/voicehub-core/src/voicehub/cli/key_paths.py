@@ -15,9 +15,7 @@ def fields_of(kind: Any) -> dict[str, Any]:
     """Names and annotations of a pydantic model or of any dataclass; empty for other types."""
     pydantic_fields = getattr(kind, "__pydantic_fields__", None)
     if isinstance(pydantic_fields, dict):
-        return {
-            (field.alias or name): field.annotation for name, field in pydantic_fields.items()
-        }
+        return {(field.alias or name): field.annotation for name, field in pydantic_fields.items()}
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return typing.get_type_hints(kind)
     return {}
@@ -102,11 +100,15 @@ def resolve_location(values: Any, location: Sequence[Key]) -> tuple[Key, ...]:
     path: list[Key] = []
     current = values
     for position, part in enumerate(location):
-        if isinstance(current, Mapping) and part in current:
-            current = current[part]
-        elif isinstance(current, list) and isinstance(part, int) and part < len(current):
+        if _has(current, part):
             current = current[part]
         elif position < len(location) - 1 or not isinstance(current, Mapping):
             continue  # a tag such as 'list[str]' or the name of a union member
         path.append(part)
     return tuple(path)
+
+
+def _has(section: Any, key: Key) -> bool:
+    if isinstance(section, list):
+        return isinstance(key, int) and key < len(section)
+    return isinstance(section, Mapping) and key in section

@@ -1,4 +1,4 @@
-"""How commands end: one JSON object on the last line with ``--json``, and errors without tracebacks.
+"""How commands end: one last line of JSON with ``--json``, and errors without tracebacks.
 
 Exit codes: 0 done, 1 failed, 2 wrong use. Commands of plugins call ``finish`` as ours do.
 """
@@ -95,7 +95,9 @@ def remember_run_directory(error: BaseException, directory: Path) -> None:
 
 def report_failure(error: BaseException, *, json_mode: bool) -> int:
     """Tell the user about ``error`` on standard error (and as JSON) and return the exit code."""
-    known = isinstance(error, VoiceHubError)
+    # An OSError without an errno did not come from the system: our code raised it with a message.
+    own = isinstance(error, OSError) and error.errno is None
+    known = own or isinstance(error, VoiceHubError)
     debug = os.environ.get("VOICEHUB_DEBUG") == "1"
     # ConfigurationError is how every layer says "this setting is wrong": that is wrong use.
     code = EXIT_WRONG_USE if isinstance(error, ConfigurationError) else EXIT_FAILED
@@ -156,5 +158,3 @@ def _write_traceback(error: BaseException) -> Path | None:
             continue  # a full or read-only run directory: try the next place
         return Path(directory / name)
     return None
-
-

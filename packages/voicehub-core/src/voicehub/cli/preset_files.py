@@ -1,4 +1,4 @@
-"""Where presets are: YAML files directly inside the packages of ``voicehub.presets``, and ./configs.
+"""Where presets are: YAML files at the top of the ``voicehub.presets`` packages, and ./configs.
 
 The package folder is located, not imported: only its parent package runs, and only for the family
 that is named (or for all when presets are listed).

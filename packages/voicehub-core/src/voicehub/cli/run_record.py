@@ -5,11 +5,13 @@ No environment variables, and no value whose key looks like a credential.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -84,9 +86,7 @@ def write_record(
 ) -> None:
     """Write both files. A resumed run keeps its first record and adds a session to it."""
     path = directory / RECORD_FILE
-    session = {
-        key: record[key] for key in ("started", "command", "packages", "libraries", "git")
-    }
+    session = {key: record[key] for key in ("started", "command", "packages", "libraries", "git")}
     session["resumed_from_step"] = resumed_step
     content: dict[str, Any] = {**record, "sessions": [session]}
     before = _read(path) if resumed_step is not None else None
@@ -98,10 +98,35 @@ def write_record(
 
 def config_as_yaml(config: Mapping[str, Any], header: str = "") -> str:
     """The resolved configuration as YAML that `voicehub train PATH.yaml` takes again."""
-    import yaml
+    from omegaconf import OmegaConf  # quotes what its own reader would take for a number
 
-    body = yaml.safe_dump(jsonable(config), sort_keys=False, allow_unicode=True, width=100)
-    return "".join(f"# {line}\n" for line in header.splitlines()) + str(body)
+    body = OmegaConf.to_yaml(OmegaConf.create(dict(jsonable(config))))
+    return "".join(f"# {line}\n" for line in header.splitlines()) + body
+
+
+def code_digest(kind: type) -> dict[str, str]:
+    """Qualified name of a class, and a digest over all Python files of its top-level package.
+
+    SHA-256 over the sorted relative paths and contents: two runs with equal digests ran the same
+    code of that package.
+    """
+    top = sys.modules[kind.__module__.split(".", 1)[0]]
+    file = getattr(top, "__file__", None)
+    files: list[Path] = []
+    if file is not None and Path(file).name == "__init__.py":
+        files = sorted(Path(file).parent.rglob("*.py"))
+    elif file is not None:
+        files = [Path(file)]
+    digest = hashlib.sha256()
+    for path in files:
+        name = path.relative_to(Path(str(file)).parent).as_posix()
+        digest.update(f"{name}\0{path.stat().st_size}\0".encode())
+        digest.update(path.read_bytes())
+    return {
+        "class": f"{kind.__module__}.{kind.__qualname__}",
+        "package": top.__name__,
+        "sha256": digest.hexdigest(),
+    }
 
 
 def hide_credentials(value: Any) -> Any:

@@ -37,7 +37,8 @@ def train(
         text = config_as_yaml(values)
         finish({"config": values}, json_mode=json_, human=text.rstrip())
         return
+    from voicehub.cli.run_request import RunRequest
     from voicehub.cli.training_run import run_training
 
-    summary, human = run_training(composition, spec, config, values, json_mode=json_)
-    finish({"summary": summary.as_dict()}, json_mode=json_, human=human)
+    summary = run_training(RunRequest(composition, spec, config, values, json_))
+    finish({"summary": summary.as_dict()}, json_mode=json_, human=f"\n{summary.text()}")

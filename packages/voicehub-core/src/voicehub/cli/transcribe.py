@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from voicehub.cli.eval_ import require_directory
-from voicehub.cli.options import DeviceOption, JsonOption, resolve_device
+from voicehub.cli.options import DeviceOption, JsonOption
 from voicehub.cli.output import UsageError, finish, print_error
 from voicehub.errors import DataError
 
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 
 def transcribe(
     files: Annotated[list[Path], typer.Argument(help="Audio files.")],
-    model: Annotated[Path, typer.Option("--model", help="A model directory.")],
+    model: Annotated[str, typer.Option("--model", help="A model: its directory or its run.")],
     beam_size: Annotated[int, typer.Option(min=1, help="1 is greedy decoding.")] = 1,
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Start and end of every word, in seconds.")
@@ -34,15 +32,12 @@ def transcribe(
     json_: JsonOption = False,
 ) -> None:
     """Transcribe audio files. A file that cannot be read is named; the others are done."""
-    from voicehub.models.auto import AutoModelForSpeechRecognition
+    from voicehub.cli.recognisers import load_recogniser
 
-    require_directory(model)
     missing = [str(file) for file in files if not file.is_file()]
     if missing:
         raise UsageError(f"No such audio file: {', '.join(missing)}.")
-    recogniser = AutoModelForSpeechRecognition.from_pretrained(
-        str(model), model_type=model_type, device=resolve_device(device)
-    )
+    recogniser = load_recogniser(model, model_type=model_type, device=device)
     options = {"batch_size": batch_size, "beam_size": beam_size, "timestamps": timestamps}
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
@@ -51,7 +46,7 @@ def transcribe(
             failed.append({"file": str(file), "message": str(outcome)})
             print_error(f"{file}: {outcome}")
             continue
-        done.append({"file": str(file), **asdict(outcome)})
+        done.append({"file": str(file), **outcome.to_dict()})
         if not json_:
             print(_text(file, outcome, alone=len(files) == 1), flush=True)
     result: dict[str, Any] = {"transcriptions": done, "failed": failed}
@@ -73,11 +68,7 @@ def _outcomes(
             if len(batch) == 1:
                 yield batch[0], error
                 continue
-            for file in batch:
-                try:
-                    yield file, recogniser.transcribe([file], **options)[0]
-                except DataError as own:
-                    yield file, own
+            yield from _outcomes(recogniser, batch, 1, options)
 
 
 def _text(file: Path, outcome: Transcription, *, alone: bool) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from voicehub.cli.compose import Composition
 from voicehub.cli.key_paths import Key, all_keys, fields_at, resolve_location, type_name
@@ -61,7 +61,7 @@ def validate_run(composition: Composition) -> tuple[ModelTrainingSpec, RunConfig
     spec = _spec_of(composition)
     if not spec.config_class:
         raise UsageError(f"'{spec.model_type}' has no configuration for `voicehub train`.")
-    config_class: type[RunConfig] = resolve_reference(spec.config_class)
+    config_class = cast("type[RunConfig]", resolve_reference(spec.config_class))
     given = {problem.key: problem for problem in _not_given(composition)}
     try:
         config = config_class.model_validate(composition.values)
@@ -137,9 +137,7 @@ def _shown(path: Path) -> str:
 
 
 def _not_given(composition: Composition) -> list[Problem]:
-    return [
-        _required(key, origin_of(composition, key.split("."))) for key in composition.missing
-    ]
+    return [_required(key, origin_of(composition, key.split("."))) for key in composition.missing]
 
 
 def _required(key: str, source: str) -> Problem:
@@ -166,9 +164,7 @@ def _problem(detail: ErrorDetails, config_class: type, composition: Composition)
     return Problem(key, "invalid", source, text)
 
 
-def _unknown(
-    key: str, siblings: Mapping[str, Any], config_class: type, source: str
-) -> Problem:
+def _unknown(key: str, siblings: Mapping[str, Any], config_class: type, source: str) -> Problem:
     leaf = key.rsplit(".", 1)[-1]
     section = key[: -len(leaf)]
     near = nearest(leaf, siblings)

@@ -60,9 +60,7 @@ class _Axis:
     end: float
 
     @classmethod
-    def over(
-        cls, values: Sequence[float], start: float, end: float, *, padded: bool
-    ) -> _Axis:
+    def over(cls, values: Sequence[float], start: float, end: float, *, padded: bool) -> _Axis:
         low, high = min(values), max(values)
         if padded or high == low:
             margin = 0.06 * (high - low) or abs(high) * 0.1 or 1.0

@@ -1,4 +1,4 @@
-"""Progress on the console: a live panel on a terminal, one plain line for each log row elsewhere."""
+"""Progress on the console: a live panel on a terminal, a plain line for each log row elsewhere."""
 
 from __future__ import annotations
 

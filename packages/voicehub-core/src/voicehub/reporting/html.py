@@ -246,9 +246,7 @@ def _cell(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 
-def _table_html(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: set[int]
-) -> str:
+def _table_html(headers: Sequence[str], rows: Sequence[Sequence[str]], numeric: set[int]) -> str:
     def cells(tag: str, values: Sequence[str]) -> str:
         opened = {True: f'<{tag} class="number">', False: f"<{tag}>"}
         return "".join(

@@ -1,0 +1,90 @@
+"""What `voicehub train` was asked for, and where its run continues from."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voicehub.checkpoints.layout import latest_checkpoint
+from voicehub.cli.compose import Composition
+from voicehub.cli.output import UsageError
+from voicehub.cli.run_record import config_as_yaml
+
+if TYPE_CHECKING:
+    from voicehub.specs.model import ModelTrainingSpec
+    from voicehub.trainer.run_config import RunConfig
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A settled configuration, where it came from and where people read about the run.
+
+    ``values`` is ``config`` as plain data without credentials. With ``json_mode`` everything for
+    a person goes to standard error.
+    """
+
+    composition: Composition
+    spec: ModelTrainingSpec
+    config: RunConfig
+    values: Mapping[str, Any]
+    json_mode: bool
+
+    @property
+    def run_directory(self) -> Path:
+        """``training.output_dir``."""
+        return Path(self.config.training.output_dir)
+
+    @property
+    def yaml(self) -> str:
+        """Content of ``config.yaml``."""
+        return config_as_yaml(self.values, f"Resolved from '{self.composition.preset.name}'.")
+
+    def command(self, *extra: str) -> str:
+        """The command line of this run, with ``extra`` overrides in place of older ones."""
+        replaced = {item.split("=", 1)[0] for item in extra}
+        kept = [
+            item
+            for item in self.composition.overrides
+            if item.lstrip("+").split("=", 1)[0] not in replaced
+        ]
+        return shlex.join(["voicehub", "train", self.composition.preset.name, *kept, *extra])
+
+
+def resume_from(request: RunRequest) -> bool | str | None:
+    """What ``resume`` means for ``Trainer.train``.
+
+    Raises:
+        UsageError: there is nothing to resume from, or another run would be mixed in.
+    """
+    resume, run_directory = request.config.resume, request.run_directory
+    latest = latest_checkpoint(run_directory) if run_directory.is_dir() else None
+    if resume == "auto":
+        return True if latest is not None else None
+    if resume is True and latest is None:
+        raise UsageError(
+            f"resume=true, but {run_directory} holds no complete checkpoint. resume=auto starts "
+            "anew in that case."
+        )
+    if isinstance(resume, str):
+        if not Path(resume).is_dir():
+            raise UsageError(f"resume={resume}: there is no such checkpoint directory.")
+        return resume
+    if not resume and latest is not None and not request.config.training.overwrite_output_dir:
+        raise UsageError(
+            f"{run_directory} holds {latest.name} of an earlier run. Continue it with "
+            "resume=auto, choose another training.output_dir=PATH, or delete its checkpoints with "
+            "training.overwrite_output_dir=true."
+        )
+    return resume or None
+
+
+def how_to_continue(request: RunRequest) -> str:
+    """What to tell somebody who has stopped the run."""
+    latest = latest_checkpoint(request.run_directory)
+    if latest is None:
+        return "interrupted before the first checkpoint: nothing was saved, start it again."
+    command = request.command("resume=auto")
+    return f"interrupted; {latest.name} is complete. Continue with:\n  {command}"

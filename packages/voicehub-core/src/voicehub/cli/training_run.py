@@ -1,0 +1,245 @@
+"""One run of ``voicehub train`` after its configuration is settled, from the data to the report."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voicehub.cli.interrupt import StopOnInterrupt
+from voicehub.cli.output import Interrupted, UsageError, remember_run_directory, say
+from voicehub.cli.recognisers import MODEL_DIRECTORY
+from voicehub.cli.run_record import (
+    build_record,
+    code_digest,
+    prepare_run_directory,
+    write_record,
+)
+from voicehub.cli.run_request import RunRequest, how_to_continue, resume_from
+from voicehub.cli.training_tables import data_table, routes_table
+from voicehub.reporting import figures
+from voicehub.reporting.console import ConsoleCallback
+from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
+from voicehub.reporting.jsonl import METRICS_FILE, read_metrics
+from voicehub.reporting.summary import RunSummary, alerts_in
+from voicehub.trainer.callbacks import TrainerCallback
+
+if TYPE_CHECKING:
+    from voicehub.adapters.experiment import Experiment
+    from voicehub.models.results import PredictionRow
+    from voicehub.trainer.arguments import TrainingArguments
+    from voicehub.trainer.composition import RouteSummary
+    from voicehub.trainer.state import TrainerControl, TrainerState
+    from voicehub.trainer.trainer import Trainer, TrainOutput
+
+SAMPLES_IN_REPORT = 12
+
+
+def run_training(request: RunRequest) -> RunSummary:
+    """Build the experiment, train, save, evaluate and report.
+
+    Raises:
+        Interrupted: the user stopped it; the message says how to continue.
+    """
+    run_directory = request.run_directory
+    resume = resume_from(request)
+    prepare_run_directory(run_directory)
+    try:
+        return _run(request, resume)
+    except KeyboardInterrupt:
+        raise Interrupted(how_to_continue(request)) from None
+    except Exception as error:
+        remember_run_directory(error, run_directory)
+        raise
+
+
+def _run(request: RunRequest, resume: bool | str | None) -> RunSummary:
+    experiment = _build_experiment(request)
+    if experiment.data_report:
+        say(data_table(experiment.data_report), json_mode=request.json_mode)
+    stop = StopOnInterrupt()
+    start = _StartOfRun(request, experiment)
+    console = ConsoleCallback(
+        request.config.name, stream=sys.stderr if request.json_mode else sys.stdout
+    )
+    trainer = _build_trainer(request, experiment, [start, console, stop])
+    try:
+        with stop.listening():
+            output = trainer.train(resume_from_checkpoint=resume)
+    finally:
+        console.close()
+    if stop.requested:
+        raise Interrupted(how_to_continue(request))
+    return _finish(request, experiment, trainer, output, start)
+
+
+def _build_experiment(request: RunRequest) -> Experiment:
+    from voicehub.adapters.experiment import Experiment
+    from voicehub.errors import PluginError
+    from voicehub.plugins.loading import resolve_reference
+
+    spec = request.spec
+    if not spec.experiment_factory:
+        raise UsageError(f"'{spec.model_type}' declares no experiment for `voicehub train`.")
+    factory: Any = resolve_reference(spec.experiment_factory, what=f"'{spec.model_type}'")
+    experiment = factory(request.config)
+    if not isinstance(experiment, Experiment):
+        raise PluginError(
+            f"{spec.experiment_factory} must return an Experiment, got {type(experiment).__name__}."
+        )
+    return experiment
+
+
+def _build_trainer(
+    request: RunRequest, experiment: Experiment, callbacks: list[TrainerCallback]
+) -> Trainer:
+    from voicehub.trainer.trainer import Trainer
+
+    return Trainer(
+        model=experiment.model,
+        args=request.config.training,
+        data_collator=experiment.data_collator,
+        train_dataset=experiment.train_dataset,
+        eval_dataset=experiment.eval_datasets or None,
+        processing_class=experiment.processing_class,
+        callbacks=[*experiment.callbacks, *callbacks],
+        training_adapter=experiment.adapter,
+        train_plan=experiment.train_plan,
+        eval_plans=experiment.eval_plans,
+    )
+
+
+# -- the start -----------------------------------------------------------------------------
+
+
+class _StartOfRun(TrainerCallback):
+    """At the start of training: prints what trains, and writes the record."""
+
+    def __init__(self, request: RunRequest, experiment: Experiment) -> None:
+        self.request = request
+        self.experiment = experiment
+        self.record: dict[str, Any] = {}
+        self.routes: list[RouteSummary] = []
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Everything is known now: the routes, and the step that training starts from."""
+        request = self.request
+        if not state.is_world_process_zero:
+            return
+        self.routes = list(context.get("routes") or ())
+        adapter = context["adapter"]
+        frozen = sum(p.numel() for p in adapter.module.parameters() if not p.requires_grad)
+        say(f"\n{routes_table(self.routes, frozen)}", json_mode=request.json_mode)
+        resumed = context.get("resumed_from")
+        if resumed is not None:
+            text = f"continuing from {Path(resumed).name} (step {state.global_step:,})"
+            say(text, json_mode=request.json_mode)
+        say(json_mode=request.json_mode)
+        self.record = build_record(
+            preset=request.composition.preset.name,
+            overrides=request.composition.overrides,
+            files=[source.path for source in request.composition.sources],
+            config=request.values,
+            experiment={"adapter": code_digest(type(adapter)), **self.experiment.record},
+        )
+        write_record(
+            request.run_directory,
+            self.record,
+            request.yaml,
+            state.global_step if resumed is not None else None,
+        )
+
+
+# -- the end ------------------------------------------------------------------------------
+
+
+def _finish(
+    request: RunRequest,
+    experiment: Experiment,
+    trainer: Trainer,
+    output: TrainOutput,
+    start: _StartOfRun,
+) -> RunSummary:
+    """Weights first: what may fail after them must not lose them."""
+    model_directory = trainer.save_model(request.run_directory / MODEL_DIRECTORY)
+    metrics = _final_metrics(trainer, experiment)
+    rows = read_metrics(request.run_directory / METRICS_FILE)
+    summary = RunSummary(
+        name=request.config.name,
+        family=request.spec.family,
+        model_type=request.spec.model_type,
+        device=trainer.graph.device,
+        steps=output.global_step,
+        seconds=output.metrics["train_runtime"],
+        training_loss=output.training_loss,
+        metrics=metrics,
+        best=_best(trainer),
+        skipped_steps=trainer.state.skipped_steps,
+        warnings=alerts_in(rows),
+        run_directory=request.run_directory,
+        model_directory=model_directory,
+        next_command=experiment.next_command(model_directory) if experiment.next_command else "",
+    )
+    predictions = _attempt(summary, "Sample predictions", _predictions, experiment)
+    report = RunReport(
+        summary=summary,
+        rows=rows,
+        data=experiment.data_report,
+        routes=[dataclasses.asdict(route) for route in start.routes],
+        predictions=predictions or [],
+        configuration=request.yaml,
+        record={key: value for key, value in start.record.items() if key != "config"},
+        audio_bytes=getattr(experiment, "audio_bytes", None),
+    )
+    path = request.run_directory / REPORT_FILE
+    summary.report = path
+    if _attempt(summary, "The report", _write_report, path, report) is None:
+        summary.report = None
+    return summary
+
+
+def _attempt(
+    summary: RunSummary, what: str, action: Callable[..., Any], *arguments: Any
+) -> Any | None:
+    """Run what the weights do not depend on; a failure becomes a warning of the summary."""
+    try:
+        return action(*arguments)
+    except Exception as error:
+        summary.warnings.append(f"{what} failed: {type(error).__name__}: {error}")
+        return None
+
+
+def _predictions(experiment: Experiment) -> list[PredictionRow]:
+    return list(experiment.predict(SAMPLES_IN_REPORT)) if experiment.predict else []
+
+
+def _write_report(path: Path, report: RunReport) -> Path:
+    write_report(path, report)
+    return path
+
+
+def _final_metrics(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
+    """Metrics of the weights that were saved; measured only if the last update was not."""
+    if not experiment.eval_datasets:
+        return {}
+    args, state = trainer.args, trainer.state
+    if state.last_evaluation_step == state.global_step and not args.load_best_model_at_end:
+        rows = [row for row in state.log_history if figures.evaluation_metrics(row)]
+        metrics = figures.evaluation_metrics(rows[-1])
+    else:
+        metrics = figures.evaluation_metrics(trainer.evaluate())
+    if len(experiment.eval_datasets) == 1:  # the mean over one split says the same twice
+        split = next(iter(experiment.eval_datasets))
+        metrics = {k: v for k, v in metrics.items() if not k.startswith(f"eval_{split}_")}
+    return metrics
+
+
+def _best(trainer: Trainer) -> tuple[str, float, int | None] | None:
+    state, name = trainer.state, trainer.args.metric_for_best_model
+    if name is None or state.best_metric is None:
+        return None
+    return name, state.best_metric, state.best_global_step
