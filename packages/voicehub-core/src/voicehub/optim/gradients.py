@@ -22,20 +22,18 @@ def total_norm(grads: Sequence[Tensor]) -> Tensor:
         g.device == first.device and g.dtype == first.dtype and not g.is_sparse for g in grads
     )
     if uniform:
-        return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads)))
-    norms = [torch.linalg.vector_norm(g.coalesce().values() if g.is_sparse else g) for g in grads]
-    return torch.linalg.vector_norm(torch.stack([n.to(first.device, torch.float32) for n in norms]))
+        norms = list(torch._foreach_norm(list(grads)))
+    else:
+        dense = [g.coalesce().values() if g.is_sparse else g for g in grads]
+        norms = [torch.linalg.vector_norm(g).to(first.device, torch.float32) for g in dense]
+    norm: Tensor = torch.linalg.vector_norm(torch.stack(norms))
+    return norm
 
 
-def scale_(grads: Sequence[Tensor], factor: float | Tensor) -> None:
+def scale_(grads: Sequence[Tensor], factor: float) -> None:
     """Multiply all gradients in place."""
-    if not grads:
-        return
-    if isinstance(factor, Tensor) and any(g.device != factor.device for g in grads):
-        for grad in grads:
-            grad.mul_(factor.to(grad.device))
-        return
-    torch._foreach_mul_(list(grads), factor)
+    if grads:
+        torch._foreach_mul_(list(grads), factor)
 
 
 class GradientStash:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from voicehub.optim.gradients import scale_
+
 if TYPE_CHECKING:
     from voicehub.adapters.base import TrainingAdapter
     from voicehub.adapters.context import TrainingContext
@@ -44,9 +46,7 @@ class TrainingStrategy(ABC):
         """Wrap the graph after passes were applied (DDP, FSDP); parameters keep their identity."""
         return model
 
-    def prepare_training_adapter(
-        self, adapter: TrainingAdapter, *, device: str
-    ) -> TrainingAdapter:
+    def prepare_training_adapter(self, adapter: TrainingAdapter, *, device: str) -> TrainingAdapter:
         """Wrap what an adapter executes; the default leaves it alone."""
         return adapter
 
@@ -107,12 +107,9 @@ class TrainingStrategy(ABC):
         """Whether ``flag`` holds on any process: every decision that changes what a rank does."""
         return flag
 
-    def normalize_gradients(self, grads: Sequence[Tensor], divisor: Tensor | float) -> None:
+    def normalize_gradients(self, grads: Sequence[Tensor], divisor: float) -> None:
         """Divide gradients in place."""
-        from voicehub.optim.gradients import scale_
-
-        if isinstance(divisor, Tensor) or divisor != 1.0:
-            scale_(grads, 1.0 / divisor)
+        scale_(grads, 1.0 / divisor)
 
     @abstractmethod
     def gradient_norm(self, grads: Sequence[Tensor]) -> Tensor:

@@ -74,4 +74,3 @@ def resolve_strategy(
     if strategy is not None and not isinstance(strategy, str):
         raise TypeError(f"training_strategy must be a name or a strategy, got {strategy!r}.")
     return get_training_strategy(strategy or "torch")(args)
-

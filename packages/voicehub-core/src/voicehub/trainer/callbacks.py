@@ -201,7 +201,7 @@ class CallbackHandler:
 
     def stateful(self) -> list[tuple[str, TrainerCallback]]:
         """Callbacks with state, each with a name that its class and position make unique."""
-        named = []
+        named: list[tuple[str, TrainerCallback]] = []
         for callback in self.callbacks:
             if callable(getattr(callback, "state_dict", None)):
                 name = f"{len(named)}:{type(callback).__module__}.{type(callback).__qualname__}"

@@ -6,6 +6,7 @@ them, then data, horizon and schedules.
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,7 @@ def build_graph(
         adapter.gradient_checkpointing_enable()
     device = args.device
     model = strategy.prepare_device(adapter.module, device=device)
+    adapter.move_inputs = functools.partial(strategy.prepare_input, device=device)
     adapter = strategy.prepare_training_adapter(adapter, device=device)
     model = strategy.prepare_model(model, device=device)
     optimizers = OptimizerBundle(_create_optimizers(adapter, args, sources))

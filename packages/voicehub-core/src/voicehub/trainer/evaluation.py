@@ -126,7 +126,10 @@ class Evaluator:
     def _run_batch(
         self, batch: MicroBatch, totals: _Totals, *, loss_only: bool, keep: bool
     ) -> None:
-        phase = self.adapter.select_evaluation_phase(batch.phase)
+        if batch.phase is None:
+            phase = self.adapter.select_evaluation_phase()
+        else:
+            phase = self.adapter.select_phase(batch.phase)
         context = TrainingContext(phase, batch.inputs, None, None, False, batch.info)
         output = self.strategy.execute_prediction_phase(self.model, self.adapter, context)
         totals.samples += batch.size
@@ -186,7 +189,7 @@ class Evaluator:
 def _numpy(value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, Tensor):
         value = value.detach()
-        return (value.float() if value.dtype is torch.bfloat16 else value).cpu().numpy()
+        value = (value.float() if value.dtype is torch.bfloat16 else value).cpu().numpy()
     return np.asarray(value)
 
 

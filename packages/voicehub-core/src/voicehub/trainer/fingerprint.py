@@ -9,8 +9,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from torch import nn
-
 
 def digest(text: str) -> str:
     """A short SHA-256."""
@@ -71,7 +69,3 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(item) for key, item in value.items()}
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
-
-def describe_graph(module: nn.Module) -> str:
-    """Digest of a module tree's printed form: layer kinds, sizes, dropout rates."""
-    return digest(repr(module))

@@ -9,7 +9,7 @@ import torch
 
 from voicehub.checkpoints.layout import latest_checkpoint
 from voicehub.checkpoints.random_state import restore_random_state
-from voicehub.checkpoints.reader import Checkpoint, open_checkpoint
+from voicehub.checkpoints.reader import Checkpoint
 from voicehub.checkpoints.signature import compare_signatures
 from voicehub.errors import CheckpointError, CheckpointMismatchError
 from voicehub.optim.bundle import SchedulerBundle
@@ -18,7 +18,7 @@ from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.callbacks import CallbackHandler
 from voicehub.trainer.composition import Graph
 from voicehub.trainer.feed import DataFeed
-from voicehub.trainer.fingerprint import describe_graph, describe_object
+from voicehub.trainer.fingerprint import describe_object
 from voicehub.trainer.horizon import Horizon
 from voicehub.trainer.progress import LogWindow
 from voicehub.trainer.state import TrainerState
@@ -99,10 +99,7 @@ def build_signature(
         },
         "seed": args.seed,
         "strategy": strategy.resume_signature(),
-        "recipe": {
-            **graph.adapter.resume_configuration(),
-            "graph": describe_graph(graph.adapter.module),
-        },
+        "recipe": graph.adapter.resume_configuration(),
         "stateful_callbacks": [
             {"name": name, **describe_object(callback)} for name, callback in callbacks.stateful()
         ],
@@ -132,10 +129,11 @@ def check_same_run(checkpoint: Checkpoint, current: dict[str, Any]) -> None:
         CheckpointMismatchError: names each entry that differs with both values.
     """
     manifest = checkpoint.manifest
-    lines = []
-    for key in ("model_type", "adapter", "optimizer_names", "strategy"):
-        if manifest.get(key) != current[key]:
-            lines.append(f"{key}: checkpoint={manifest.get(key)!r}, current={current[key]!r}")
+    lines = [
+        f"{key}: checkpoint={manifest.get(key)!r}, current={current[key]!r}"
+        for key in ("model_type", "adapter", "optimizer_names", "strategy")
+        if manifest.get(key) != current[key]
+    ]
     differences = compare_signatures(manifest["resume_signature"], current["resume_signature"])
     lines += [f"resume_signature.{difference}" for difference in differences]
     if not lines:

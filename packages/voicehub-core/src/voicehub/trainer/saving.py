@@ -58,26 +58,19 @@ class CheckpointSaver:
     def save(self, state: TrainerState) -> Path:
         """Write the checkpoint of this step, then rotate.
 
-        A checkpoint of the same step is there when an older one was resumed, for example because
-        this one is damaged: it is set aside, and deleted once its successor is complete.
-
         Raises:
             CheckpointError: the disk is full or weights are not finite. Older checkpoints are
                 untouched.
         """
         name = checkpoint_name(state.global_step)
-        with _set_aside(self.run_dir / name):
-            target = write_checkpoint(
-                self.run_dir,
-                state.global_step,
-                self._payload(state),
-                {**self.identity, "run_id": self.run_id},
-            )
-        if self.args.save_total_limit is not None:
-            protect = {name}
-            if state.best_model_checkpoint is not None:
-                protect.add(state.best_model_checkpoint)
-            rotate(self.run_dir, self.run_id, self.args.save_total_limit, protect)
+        target = write_checkpoint(
+            self.run_dir,
+            state.global_step,
+            self._payload(state),
+            {**self.identity, "run_id": self.run_id},
+        )
+        protect = {name, state.best_model_checkpoint} - {None}
+        rotate(self.run_dir, self.run_id, self.args.save_total_limit, protect)
         return target
 
     def _payload(self, state: TrainerState) -> CheckpointPayload:

@@ -12,9 +12,8 @@ is its own gradient, untouched. A loss without ``num_items`` counts as one item.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,10 +101,6 @@ class AccumulationWindow:
         self._all_routes = tuple(optimizers)
         self._routes = {phase.name: self._routes_of(phase) for phase in adapter.phases}
         self._owned = {n: self._parameters_of(routes) for n, routes in self._routes.items()}
-        self._foreign = {
-            name: self._parameters_of(tuple(r for r in self._all_routes if r not in routes))
-            for name, routes in self._routes.items()
-        }
 
     def _routes_of(self, phase: TrainingPhaseSpec) -> Routes:
         return tuple(dict.fromkeys(phase.optimizer_names)) or self._all_routes
@@ -123,19 +118,12 @@ class AccumulationWindow:
             self.adapter.on_optimizer_step(result.stepped, window.step)
         return result
 
-    def _stages(self, window: Window) -> Iterator[tuple[TrainingPhaseSpec, ...]]:
-        """Groups of phases between which the weights move."""
-        joint: list[TrainingPhaseSpec] = []
-        for phase in self._due(window):
-            if not phase.optimizer_step_after_phase:
-                joint.append(phase)
-                continue
-            if joint:
-                yield tuple(joint)
-                joint = []
-            yield (phase,)
-        if joint:
-            yield tuple(joint)
+    def _stages(self, window: Window) -> list[tuple[TrainingPhaseSpec, ...]]:
+        """Groups of phases between which the weights move; a spec never mixes the two orders."""
+        due = tuple(self._due(window))
+        if due[0].optimizer_step_after_phase:
+            return [(phase,) for phase in due]
+        return [due]
 
     def _due(self, window: Window) -> Sequence[TrainingPhaseSpec]:
         named = window.batches[0].phase
@@ -169,7 +157,7 @@ class AccumulationWindow:
         """Accumulate one phase's normalised gradient; returns the phase's mean loss."""
         total = _PhaseSum()
         alone = len(window.batches) == 1 and self.strategy.world_size == 1
-        with self._foreign_frozen(phase):
+        with self.adapter.phase_boundaries(phase):
             for index, batch in enumerate(window.batches):
                 last = index == len(window.batches) - 1
                 context = TrainingContext(
@@ -183,18 +171,6 @@ class AccumulationWindow:
                 if not last:
                     self.notify("on_substep_end")
         return self._normalise(phase, total, result)
-
-    @contextlib.contextmanager
-    def _foreign_frozen(self, phase: TrainingPhaseSpec) -> Iterator[None]:
-        """A phase's backward writes no gradient into routes that it does not own."""
-        switched = [p for p in self._foreign[phase.name] if p.requires_grad]
-        for parameter in switched:
-            parameter.requires_grad_(False)
-        try:
-            yield
-        finally:
-            for parameter in switched:
-                parameter.requires_grad_(True)
 
     def _forward_backward(
         self, context: TrainingContext, window: Window, total: _PhaseSum, alone: bool
@@ -224,16 +200,14 @@ class AccumulationWindow:
         if components:
             _add_components(total.components, components, weight)
 
-    def _normalise(
-        self, phase: TrainingPhaseSpec, total: _PhaseSum, result: UpdateResult
-    ) -> float:
+    def _normalise(self, phase: TrainingPhaseSpec, total: _PhaseSum, result: UpdateResult) -> float:
         """Divide by the window's items; record the phase's means in ``result``."""
         reduce_sum = self.strategy.reduce_sum
         normalised = self.custom_loss is not None and self.custom_loss.is_normalised
-        divisor: Items = 1.0 if normalised else reduce_sum(total.weight)
-        scale = float(divisor)
+        # As a Python float: 1 / an integer tensor would be a float32 and lose digits.
+        scale = 1.0 if normalised else float(reduce_sum(total.weight))
         if scale not in (0.0, 1.0):
-            self.strategy.normalize_gradients(gradients(self._owned[phase.name]), divisor)
+            self.strategy.normalize_gradients(gradients(self._owned[phase.name]), scale)
         assert total.loss is not None
         mean = float(reduce_sum(total.loss)) / scale if scale else math.nan
         if total.items is not None:
