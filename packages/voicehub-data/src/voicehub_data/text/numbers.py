@@ -134,6 +134,9 @@ def _read_group(words: list[str], start: int) -> tuple[str | None, int, str]:
     while index < len(words) and not suffix:
         word, suffix = _cardinal(words[index])
         value = _ONES.get(word, _TEENS.get(word, _TENS.get(word)))
+        if value == 0 and current < 0:
+            # Nothing follows a zero within a number: "zero seven" is two digits.
+            return "0", index + 1 - start, suffix
         if value is not None and _fits(current, value):
             current = value if current < 0 else current + value
         elif word == "hundred" and 0 < current < 100:

@@ -1,0 +1,1 @@
+"""``voicehub data``: check, describe and convert corpora."""
