@@ -75,9 +75,13 @@ def _load_plugin_command(name: str) -> Any:
     from voicehub.plugins.loading import load
 
     target = load(COMMANDS, name)
-    if isinstance(target, typer.Typer):
-        return typer.main.get_command(target)
-    return target
+    if not isinstance(target, typer.Typer):
+        return target
+    command: Any = typer.main.get_command(target)
+    # Completion belongs to `voicehub` as a whole, not to one of its commands.
+    completion = ("install_completion", "show_completion")
+    command.params = [option for option in command.params if option.name not in completion]
+    return command
 
 
 app = typer.Typer(

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from voicehub.cli.installed import foreign_voicehub, installed_versions
+from voicehub.cli.installed import core_mismatches, foreign_voicehub, installed_versions
 
 OK, NOTE, WARNING, FAILED = "ok", "note", "warning", "failed"
 
@@ -74,11 +74,12 @@ def _import_name() -> Iterator[Check]:
 
 def _packages() -> Iterator[Check]:
     ours, others = installed_versions()
-    core = ours.get("voicehub-core")
+    mismatches = core_mismatches()
     for name, version in ours.items():
-        differs = core is not None and version != core
-        detail = f"{version}, but voicehub-core is {core}: install matching versions"
-        yield Check(name, WARNING if differs else OK, detail if differs else version)
+        if name in mismatches:
+            yield Check(name, WARNING, f"{version} {mismatches[name]}: install matching versions")
+        else:
+            yield Check(name, OK, version)
     for name, version in others.items():
         yield Check(name, OK, version)
 
@@ -185,9 +186,12 @@ def _plugins() -> Iterator[Check]:
         for entry in entries
         if entry.state in (PluginState.BROKEN, PluginState.CONFLICT, PluginState.UNSUPPORTED)
     ]
-    for entry in bad:
-        name = f"plugin {entry.name} of {entry.distribution}"
-        yield Check(name, WARNING, f"{entry.state.value}: {entry.reason}")
+    for owner in dict.fromkeys(entry.distribution for entry in bad):
+        own = [entry for entry in bad if entry.distribution == owner]
+        total = sum(entry.distribution == owner for entry in entries)
+        more = "; `voicehub plugins --inspect` shows all" if len(own) > 1 else ""
+        detail = f"{len(own)} of {total} do not work, {own[0].name} is {own[0].state.value}"
+        yield Check(f"plugins of {owner}", WARNING, f"{detail}: {own[0].reason}{more}")
     if not bad:
         owners = {entry.distribution for entry in entries}
         count = f"{len(entries)} entries of {len(owners)} distributions"

@@ -55,6 +55,29 @@ def _declares_plugin(distribution: Any) -> bool:
     return any(entry.group == "voicehub.plugin_api" for entry in distribution.entry_points)
 
 
+def core_mismatches() -> dict[str, str]:
+    """Distributions whose declared requirement on the core the installed core does not meet."""
+    from importlib_metadata import PackageNotFoundError, distributions, version
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        core = version(CORE)
+    except PackageNotFoundError:
+        return {}
+    found: dict[str, str] = {}
+    for distribution in distributions():
+        for text in distribution.requires or ():
+            if not text.lower().replace("_", "-").startswith(CORE):
+                continue
+            try:
+                requirement = Requirement(text)
+            except InvalidRequirement:
+                continue
+            if not requirement.specifier.contains(core, prereleases=True):
+                found[_name_of(distribution)] = f"needs {requirement}, but {core} is installed"
+    return found
+
+
 def foreign_voicehub() -> str:
     """Why ``import voicehub`` is not, or may not stay, ours; an empty text when all is well.
 

@@ -42,6 +42,7 @@ def line_chart(title: str, series: Sequence[Series], *, percent: bool = False) -
     legend = "".join(
         f'<span class="key s{index % _COLOURS}"><i></i>{escape(curve.name)}</span>'
         for index, curve in enumerate(curves)
+        if len(curves) > 1  # one curve is what the title says
     )
     head = f'<figcaption><b>{label}</b><span class="legend">{legend}</span></figcaption>'
     return (

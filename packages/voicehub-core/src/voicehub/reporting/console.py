@@ -186,9 +186,10 @@ class ConsoleCallback(TrainerCallback):
         for label, value in _pairs_of(self._metrics):
             body.add_row(Text(label, style="dim"), Text(value, style="green"), Text(""))
         notes = [Text(note, style="yellow") for note in self._notes]
-        bar = ProgressBar(total=total, completed=min(total, state.global_step))
+        line = Table.grid(expand=True)  # a bare ProgressBar ends without a line break
+        line.add_row(ProgressBar(total=total, completed=min(total, state.global_step)))
         title = Text(f"training {self.name}".strip())
-        return Panel(Group(head, bar, body, *notes), title=title, title_align="left")
+        return Panel(Group(head, line, body, *notes), title=title, title_align="left")
 
 
 def _pairs_of(metrics: Mapping[str, float]) -> list[tuple[str, str]]:

@@ -152,7 +152,7 @@ def _series(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[Seri
             for row in rows
             if isinstance(row.get(key), (int, float))
         ]
-        found.append(Series(figures.label_of(key), points))
+        found.append(Series(figures.label_of(key).removeprefix("eval "), points))
     return found
 
 
@@ -235,9 +235,12 @@ def _data_html(splits: Sequence[SplitReport]) -> str:
 def _routes_html(routes: Sequence[Mapping[str, Any]]) -> str:
     if not routes:
         return ""
-    headers = tuple(routes[0])
-    rows = [tuple(_cell(route.get(name)) for name in headers) for route in routes]
-    return _table_html(headers, rows, numeric=set(range(1, len(headers))))
+    names = tuple(routes[0])
+    rows = [tuple(_cell(route.get(name)) for name in names) for route in routes]
+    numeric = {
+        index for index, name in enumerate(names) if isinstance(routes[0][name], (int, float))
+    }
+    return _table_html([name.replace("_", " ") for name in names], rows, numeric)
 
 
 def _cell(value: Any) -> str:

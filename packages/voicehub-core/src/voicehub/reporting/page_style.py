@@ -40,10 +40,10 @@ h2 { margin: 40px 0 12px; font-size: 19px; }
 .chart { margin: 0; padding: 14px 14px 6px; }
 .chart svg { display: block; width: 100%; height: auto; }
 .chart text { fill: var(--soft); font-size: 11px; font-variant-numeric: tabular-nums; }
-figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: 4px 16px;
-  font-size: 14px; }
-.legend { color: var(--soft); font-size: 12.5px; }
-.key { margin-left: 12px; white-space: nowrap; }
+figcaption { font-size: 14px; }
+.legend { display: flex; flex-wrap: wrap; gap: 0 16px; min-height: 21px; color: var(--soft);
+  font-size: 12.5px; }
+.key { white-space: nowrap; }
 .key i { display: inline-block; width: 14px; height: 3px; margin-right: 6px; border-radius: 2px;
   vertical-align: middle; background: currentColor; }
 .key.s0 i { background: var(--s0); } .key.s1 i { background: var(--s1); }
@@ -56,7 +56,7 @@ figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap
 .dot.s0 { fill: var(--s0); } .dot.s1 { fill: var(--s1); } .dot.s2 { fill: var(--s2); }
 .dot.s3 { fill: var(--s3); } .dot.s4 { fill: var(--s4); } .dot.s5 { fill: var(--s5); }
 table { width: 100%; border-collapse: collapse; }
-th, td { padding: 9px 14px 9px 0; text-align: left; vertical-align: top;
+th, td { padding: 9px 18px 9px 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--rule); }
 tr:last-child td { border-bottom: 0; }
 th { color: var(--soft); font-size: 12.5px; font-weight: 500; }
