@@ -11,14 +11,14 @@ Environment:
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from voicehub.plugins.groups import PLUGIN_API, PREFIX, SUPPORTED_API_VERSIONS
 
@@ -26,6 +26,7 @@ DISABLE_VARIABLE = "VOICEHUB_DISABLE_PLUGINS"
 NO_AUTOLOAD_VARIABLE = "VOICEHUB_DISABLE_PLUGIN_AUTOLOAD"
 ENABLE_VARIABLE = "VOICEHUB_PLUGINS"
 
+_SUPPORTED = tuple(f"v{number}" for number in SUPPORTED_API_VERSIONS)
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
@@ -40,8 +41,7 @@ class PluginState(str, Enum):
     BROKEN = "broken"
 
 
-@dataclass(frozen=True)
-class PluginEntry:
+class PluginEntry(NamedTuple):
     """One entry point of one installed distribution.
 
     Attributes:
@@ -89,17 +89,18 @@ def names(group: str) -> tuple[str, ...]:
 
 def refresh() -> None:
     """Forget what was read, so that the next question reads the metadata again."""
+    importlib.invalidate_caches()
     _read_metadata.cache_clear()
     _grouped.cache_clear()
 
 
+@lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
     """Return a distribution name in the normal form of packaging metadata."""
     return _SEPARATORS.sub("-", name.strip()).lower()
 
 
-@dataclass(frozen=True)
-class _Raw:
+class _Raw(NamedTuple):
     group: str
     name: str
     value: str
@@ -159,40 +160,34 @@ def _entries_one_by_one() -> Iterator[Any]:
 def _name_and_version(distribution: Any) -> tuple[str, str]:
     """Read two header lines; a full parse of the metadata costs many times the listing."""
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    header: dict[str, str] = {}
-    for line in text.splitlines():
-        if not line.strip():
-            break
-        key, separator, value = line.partition(":")
-        if separator and key in ("Name", "Version"):
-            header[key] = value.strip()
-            if len(header) == 2:
-                break
-    return header.get("Name", "unknown"), header.get("Version", "unknown")
+    head, _, _ = text.partition("\n\n")
+    header = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
+    return header.get("Name", "unknown").strip(), header.get("Version", "unknown").strip()
 
 
 @lru_cache(maxsize=8)
 def _grouped(disable: str, no_autoload: str, enable: str) -> dict[str, tuple[PluginEntry, ...]]:
     raw = _read_metadata()
-    stated: dict[str, list[_Raw]] = {}
+    api: dict[str, _Raw] = {}
     for item in raw:
-        if item.group == PLUGIN_API:
-            stated.setdefault(item.distribution, []).append(item)
+        if item.group == PLUGIN_API and not _is_supported(api.get(item.distribution)):
+            api[item.distribution] = item
     groups: dict[str, list[PluginEntry]] = {}
     switches = _Switches(_split(disable), bool(no_autoload), _split(enable))
     for item in raw:
-        entry = _describe(item, stated.get(item.distribution, []), switches)
+        entry = _describe(item, api.get(item.distribution), switches)
         groups.setdefault(item.group, []).append(entry)
     return {group: _ordered(group, entries) for group, entries in groups.items()}
 
 
-@dataclass(frozen=True)
-class _Switches:
+class _Switches(NamedTuple):
     disabled: frozenset[str]
     no_autoload: bool
     enabled: frozenset[str]
 
     def reason(self, item: _Raw) -> str:
+        if not self.disabled and not self.no_autoload:
+            return ""
         both = {canonical(item.distribution), canonical(item.name)}
         if both & self.disabled:
             return f"disabled by {DISABLE_VARIABLE}"
@@ -205,12 +200,11 @@ def _split(value: str) -> frozenset[str]:
     return frozenset(canonical(part) for part in value.split(",") if part.strip())
 
 
-def _describe(item: _Raw, stated: list[_Raw], switches: _Switches) -> PluginEntry:
-    api = _best_api(stated)
+def _describe(item: _Raw, api: _Raw | None, switches: _Switches) -> PluginEntry:
     state, reason = PluginState.AVAILABLE, switches.reason(item)
     if reason:
         state = PluginState.DISABLED
-    elif api is None or _version_number(api.name) not in SUPPORTED_API_VERSIONS:
+    elif not _is_supported(api):
         state, reason = PluginState.UNSUPPORTED, _unsupported(item, api)
     return PluginEntry(
         group=item.group,
@@ -225,26 +219,17 @@ def _describe(item: _Raw, stated: list[_Raw], switches: _Switches) -> PluginEntr
     )
 
 
-def _best_api(stated: list[_Raw]) -> _Raw | None:
-    """The supported version among those a distribution states, else the first of them."""
-    for item in stated:
-        if _version_number(item.name) in SUPPORTED_API_VERSIONS:
-            return item
-    return stated[0] if stated else None
-
-
-def _version_number(name: str) -> int | None:
-    match = re.fullmatch(r"v(\d+)", name)
-    return int(match[1]) if match else None
+def _is_supported(api: _Raw | None) -> bool:
+    return api is not None and api.name in _SUPPORTED
 
 
 def _unsupported(item: _Raw, api: _Raw | None) -> str:
-    ours = ", ".join(f"v{number}" for number in SUPPORTED_API_VERSIONS)
+    ours = ", ".join(_SUPPORTED)
     if api is None:
         return (
             f"{item.distribution} {item.version} states no plugin API version; this VoiceHub "
             f"supports {ours}. Its package must declare an entry point named "
-            f"v{SUPPORTED_API_VERSIONS[-1]} in the group {PLUGIN_API}."
+            f"{_SUPPORTED[-1]} in the group {PLUGIN_API}."
         )
     return (
         f"{item.distribution} {item.version} was written for plugin API {api.name}; this VoiceHub "
@@ -253,22 +238,22 @@ def _unsupported(item: _Raw, api: _Raw | None) -> str:
 
 
 def _ordered(group: str, entries: list[PluginEntry]) -> tuple[PluginEntry, ...]:
-    entries = sorted(entries, key=lambda entry: (entry.name, canonical(entry.distribution)))
+    entries.sort(key=lambda entry: (entry.name, canonical(entry.distribution)))
     if group == PLUGIN_API:  # Every distribution states its version under the same name.
         return tuple(entries)
     claims: dict[str, list[PluginEntry]] = {}
     for entry in entries:
         if entry.state is not PluginState.DISABLED:
             claims.setdefault(entry.name, []).append(entry)
+    if len(claims) == len(entries):
+        return tuple(entries)
     return tuple(_mark_conflict(entry, claims.get(entry.name, [])) for entry in entries)
 
 
 def _mark_conflict(entry: PluginEntry, claims: list[PluginEntry]) -> PluginEntry:
     if len(claims) < 2 or entry.state is PluginState.DISABLED:
         return entry
-    from dataclasses import replace
-
-    return replace(entry, state=PluginState.CONFLICT, reason=_conflict(entry, claims))
+    return entry._replace(state=PluginState.CONFLICT, reason=_conflict(entry, claims))
 
 
 def _conflict(entry: PluginEntry, claims: list[PluginEntry]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable
-from dataclasses import replace
 
 from voicehub.errors import PluginError
 from voicehub.plugins import discovery
@@ -92,9 +91,9 @@ def refresh() -> None:
 
 def _with_outcome(entry: PluginEntry) -> PluginEntry:
     if entry in _failures:
-        return replace(entry, state=PluginState.BROKEN, reason=_failures[entry])
+        return entry._replace(state=PluginState.BROKEN, reason=_failures[entry])
     if entry in _loaded:
-        return replace(entry, state=PluginState.LOADED)
+        return entry._replace(state=PluginState.LOADED)
     return entry
 
 
