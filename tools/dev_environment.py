@@ -19,9 +19,6 @@ from pathlib import Path
 Runner = Callable[[Sequence[str]], object]
 """Runs a command, shows its output, raises if it fails."""
 
-EXTRAS = {"voicehub-data": "synth,datasets"}
-"""Extras that the tests of a package need."""
-
 
 def run_visibly(command: Sequence[str]) -> None:
     """The default ``Runner``."""
@@ -79,8 +76,7 @@ class DevEnvironment:
         command = [str(self.python), "-m", "pip", "install", "--disable-pip-version-check"]
         if group == "dev":
             for package in self.packages():
-                extras = EXTRAS.get(package.name)
-                command += ["-e", f"{package}[{extras}]" if extras else str(package)]
+                command += ["-e", str(package)]
         return [*command, "-r", str(self._requirements(group))]
 
     def _requirements(self, group: str) -> Path:

@@ -74,7 +74,7 @@ def test_a_missing_environment_is_made_and_the_second_run_does_nothing(
     editable = [install[i + 1] for i, word in enumerate(install) if word == "-e"]
     assert [Path(path).name for path in editable] == [
         "voicehub-core",
-        "voicehub-data[synth,datasets]",
+        "voicehub-data",
     ]
     assert recorder.kinds == ["venv", "dev"]
     assert not environment.ensure()
