@@ -22,7 +22,6 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 from voicehub.data.keyed_random import (
     SampleKey,
     derive_seed,
-    preserved_global_state,
     seed_global_state,
 )
 from voicehub.errors import DataError, VoiceHubError
@@ -50,7 +49,13 @@ class KeyedDataset(Protocol):
 
 
 class SampleReader(Protocol):
-    """Reads the samples of one batch."""
+    """Reads the samples of one batch.
+
+    Attributes:
+        draws: reading seeds the global random state, which the caller has to preserve.
+    """
+
+    draws: bool
 
     def read(self, request: BatchRequest) -> list[Any]:
         """Return the samples in the order of ``request.indices``."""
@@ -58,13 +63,26 @@ class SampleReader(Protocol):
 
 
 class PureReader:
-    """Plain indexing of a dataset that draws nothing."""
+    """Plain indexing of a dataset that draws nothing; batched where ``__getitems__`` is offered."""
+
+    draws = False
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
+        many = getattr(dataset, "__getitems__", None)
+        self._read_many = many if callable(many) else None
 
     def read(self, request: BatchRequest) -> list[Any]:
         """Return the samples in the order of ``request.indices``."""
+        if self._read_many is not None:
+            try:
+                return list(self._read_many(list(request.indices)))
+            except Exception as error:
+                self._read_each(request)  # names the sample, unless only the whole batch fails
+                raise wrap_error(error, f"samples {list(request.indices)} together") from error
+        return self._read_each(request)
+
+    def _read_each(self, request: BatchRequest) -> list[Any]:
         dataset, samples = self.dataset, []
         try:
             for index in request.indices:
@@ -77,29 +95,44 @@ class PureReader:
 class KeyedReader:
     """Reads through ``get_item(index, key)``."""
 
+    draws = False
+
     def __init__(self, dataset: Any, get_item: Callable[[int, SampleKey], Any]) -> None:
         self.dataset = dataset
         self.get_item = get_item
 
     def read(self, request: BatchRequest) -> list[Any]:
         """Return the samples in the order of ``request.indices``."""
-        return _read_one_by_one(self.get_item, self.dataset, request)
+        samples: list[Any] = []
+        try:
+            for index in request.indices:
+                samples.append(self.get_item(index, request.key(len(samples))))
+        except Exception as error:
+            raise _named(error, self.dataset, request, len(samples)) from error
+        return samples
 
 
-class IsolatedReader:
+class SeedingReader:
     """Indexes a dataset that may draw, under global random state seeded by the sample's key."""
+
+    draws = True
 
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
     def read(self, request: BatchRequest) -> list[Any]:
         """Return the samples in the order of ``request.indices``."""
-        with preserved_global_state():
-            return _read_one_by_one(self._read_seeded, self.dataset, request)
-
-    def _read_seeded(self, index: int, key: SampleKey) -> Any:
-        seed_global_state(derive_seed("voicehub.sample", *key))
-        return self.dataset[index]
+        dataset, samples = self.dataset, []
+        seed, epoch, draw, indices = request
+        try:
+            for position, index in enumerate(indices):
+                seed_global_state(
+                    derive_seed("voicehub.sample", seed, epoch, draw + position, index)
+                )
+                samples.append(dataset[index])
+        except Exception as error:
+            raise _named(error, dataset, request, len(samples)) from error
+        return samples
 
 
 def sample_reader(dataset: Any) -> SampleReader:
@@ -107,7 +140,7 @@ def sample_reader(dataset: Any) -> SampleReader:
     get_item = keyed_access(dataset)
     if get_item is not None:
         return KeyedReader(dataset, get_item)
-    return PureReader(dataset) if is_pure(dataset) else IsolatedReader(dataset)
+    return PureReader(dataset) if is_pure(dataset) else SeedingReader(dataset)
 
 
 def keyed_access(dataset: Any) -> Callable[[int, SampleKey], Any] | None:
@@ -196,18 +229,6 @@ class _ConcatAccess:
         part = bisect_right(self.cumulative_sizes, index)
         start = self.cumulative_sizes[part - 1] if part else 0
         return self.parts[part](index - start, key)
-
-
-def _read_one_by_one(
-    read: Callable[[int, SampleKey], Any], dataset: Any, request: BatchRequest
-) -> list[Any]:
-    samples: list[Any] = []
-    try:
-        for index in request.indices:
-            samples.append(read(index, request.key(len(samples))))
-    except Exception as error:
-        raise _named(error, dataset, request, len(samples)) from error
-    return samples
 
 
 def _named(error: Exception, dataset: Any, request: BatchRequest, position: int) -> VoiceHubError:

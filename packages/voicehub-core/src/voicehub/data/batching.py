@@ -5,14 +5,13 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.utils.data import TensorDataset, default_collate, default_convert
 
 from voicehub.data.access import (
     BatchRequest,
-    is_pure,
     is_tensor_dataset,
     sample_ids,
     sample_reader,
@@ -37,23 +36,32 @@ class BatchMaker:
         self._reader = sample_reader(dataset)
         self._collator_draws = not is_pure_collator(collate_fn)
         self.make: Callable[[BatchRequest], Any] = self._make
-        if collate_fn is default_data_collator and is_tensor_dataset(dataset) and is_pure(dataset):
+        if self._reader.draws or self._collator_draws:
+            self.make = self._make_guarded
+        elif collate_fn is default_data_collator and _gathers(dataset):
             self.make = _TensorRows(dataset, self._make)
+
+    def _make_guarded(self, request: BatchRequest) -> Any:
+        with preserved_global_state():
+            return self._make(request)
 
     def _make(self, request: BatchRequest) -> Any:
         samples = self._reader.read(request)
         try:
-            if not self._collator_draws:
-                return self.collate_fn(samples)
-            seed = derive_seed("voicehub.collate", *request[:3])
-            with preserved_global_state():
-                seed_global_state(seed)
-                return self.collate_fn(samples)
+            if self._collator_draws:
+                seed_global_state(derive_seed("voicehub.collate", *request[:3]))
+            return self.collate_fn(samples)
         except Exception as error:
             ids = sample_ids(samples)
             named = f"ids {ids}" if ids else f"indices {list(request.indices)}"
             where = f"samples with {named} could not be collated (epoch {request.epoch})"
             raise wrap_error(error, where) from error
+
+
+def _gathers(dataset: Any) -> TypeGuard[TensorDataset]:
+    return is_tensor_dataset(dataset) and all(
+        tensor.device.type == "cpu" and tensor.layout == torch.strided for tensor in dataset.tensors
+    )
 
 
 class _TensorRows:

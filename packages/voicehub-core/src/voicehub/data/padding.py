@@ -29,7 +29,7 @@ class _MissingType:
 MISSING = _MissingType()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PaddedField:
     """One field of a batch.
 
@@ -78,7 +78,7 @@ def collate_field(
     tensors, padding = _with_padding_value(path, tensors, None, padding, label_padding)
     shapes = [tensor.shape for tensor in tensors]
     first = shapes[0]
-    if all(shape == first for shape in shapes):
+    if shapes.count(first) == len(shapes):
         return PaddedField(torch.stack(tensors))
     if any(len(shape) != len(first) for shape in shapes):
         return PaddedField(list(values))
@@ -150,19 +150,19 @@ def as_tensors(path: str, values: Sequence[Any]) -> list[torch.Tensor] | None:
     """
     tensors: list[torch.Tensor] = []
     for value in values:
-        tensor = _as_tensor(value)
-        if tensor is None:
+        tensor = value if type(value) is torch.Tensor else _as_tensor(value)
+        if tensor is None or tensor.layout is not torch.strided or tensor.is_nested:
             return None
         tensors.append(tensor)
-    dtype = tensors[0].dtype
-    if all(tensor.dtype == dtype for tensor in tensors) and not _is_empty_list(values[0]):
+    dtypes = [tensor.dtype for tensor in tensors]
+    if dtypes.count(dtypes[0]) == len(dtypes) and not _is_empty_list(values[0]):
         return tensors
     return _unify(path, values, tensors)
 
 
 def _as_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, torch.Tensor):
-        return value if value.layout == torch.strided and not value.is_nested else None
+        return value
     if isinstance(value, (bool, int, float)):
         return torch.tensor(value)
     if isinstance(value, np.ndarray):
@@ -219,8 +219,8 @@ def _with_padding_value(
 ) -> tuple[list[torch.Tensor], float]:
     """Choose the padding value; integer labels become int64 where they could not hold theirs."""
     dtype = tensors[0].dtype
-    whole = not (dtype.is_floating_point or dtype.is_complex)
-    if whole and path.rpartition(".")[2] in LABEL_NAMES:
+    is_label = path.rpartition(".")[2] in LABEL_NAMES
+    if is_label and not (dtype.is_floating_point or dtype.is_complex):
         padding = label_padding
         if dtype in _NEEDS_PROMOTION:
             tensors = [tensor.to(torch.int64) for tensor in tensors]
