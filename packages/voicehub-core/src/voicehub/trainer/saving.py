@@ -69,7 +69,7 @@ class CheckpointSaver:
             self._payload(state),
             {**self.identity, "run_id": self.run_id},
         )
-        protect = {name, state.best_model_checkpoint} - {None}
+        protect = [kept for kept in (name, state.best_model_checkpoint) if kept is not None]
         rotate(self.run_dir, self.run_id, self.args.save_total_limit, protect)
         return target
 
