@@ -97,18 +97,18 @@ def preserved_global_state() -> Iterator[None]:
 
     torch_state = torch.default_generator.get_state()
     numpy_state = np.random.get_state(legacy=False)
-    numpy_source = np.random.get_bit_generator()
+    numpy_source = np.random.get_bit_generator()  # type: ignore[attr-defined]
     python_state = random.getstate()
     # Setting NumPy's state copies it word by word; exchanging its source costs nothing. The
     # sources are pooled, since making one is dear.
     spare = _numpy_sources.pop() if _numpy_sources else np.random.MT19937(0)
-    np.random.set_bit_generator(spare)
+    np.random.set_bit_generator(spare)  # type: ignore[attr-defined]
     try:
         yield
     finally:
         torch.default_generator.set_state(torch_state)
         random.setstate(python_state)
-        np.random.set_bit_generator(numpy_source)
+        np.random.set_bit_generator(numpy_source)  # type: ignore[attr-defined]
         _numpy_sources.append(spare)
         if numpy_state["has_gauss"]:  # held beside the source, and dropped by exchanging it
             np.random.set_state(numpy_state)
