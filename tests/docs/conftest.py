@@ -20,7 +20,7 @@ def spoken_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip('the snippets need a corpus: pip install "voicehub-data[synth]"')
     from voicehub_data.synthetic import build_corpus
 
-    return build_corpus(tmp_path_factory.mktemp("spoken") / "corpus", minutes=6.0).directory
+    return build_corpus(tmp_path_factory.mktemp("spoken") / "corpus", minutes=3.0).directory
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def app() -> typer.Typer:
 
 
 def test_json_is_one_object_on_the_last_line(app: typer.Typer, tmp_path: Path) -> None:
-    call = [str(tmp_path / "corpus"), "--minutes", "6", "--json"]
+    call = [str(tmp_path / "corpus"), "--minutes", "3", "--json"]
     first = CliRunner().invoke(app, call)
     assert first.exit_code == 0, first.output
     report = json.loads(first.output.splitlines()[-1])
@@ -37,6 +37,6 @@ def test_json_is_one_object_on_the_last_line(app: typer.Typer, tmp_path: Path) -
 
 
 def test_the_table_names_every_manifest(app: typer.Typer, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, [str(tmp_path / "corpus"), "--minutes", "6"])
+    result = CliRunner().invoke(app, [str(tmp_path / "corpus"), "--minutes", "3"])
     for name in ("train.jsonl", "eval_sentences.jsonl", "eval_voices.jsonl"):
         assert name in result.output
