@@ -10,6 +10,7 @@ Standard library only, for Python 3.10: nox imports this before anything is inst
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import subprocess
 import sys
@@ -23,6 +24,11 @@ Runner = Callable[[Sequence[str]], object]
 def run_visibly(command: Sequence[str]) -> None:
     """The default ``Runner``."""
     subprocess.run(list(command), check=True)
+
+
+def _maker() -> str:
+    """``venv``, or ``virtualenv`` (which nox brings) where a system Python lacks ensurepip."""
+    return "venv" if importlib.util.find_spec("ensurepip") is not None else "virtualenv"
 
 
 class DevEnvironment:
@@ -60,10 +66,15 @@ class DevEnvironment:
         Returns:
             Whether anything had to be done.
         """
+        if sys.version_info < (3, 10):
+            raise RuntimeError(
+                f"VoiceHub needs Python 3.10 or newer; this is {sys.version.split()[0]}. "
+                "Run nox with a newer one: python3.12 -m nox …"
+            )
         wanted = ("dev", *(group for group in groups if group != "dev"))
         stale = [group for group in wanted if not self._is_current(group)]
         if not self._runs():
-            self._run([sys.executable, "-m", "venv", "--clear", str(self.directory)])
+            self._run([sys.executable, "-m", _maker(), "--clear", str(self.directory)])
             stale = list(wanted)
         for group in stale:
             stamp = self._stamp(group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,7 +28,7 @@ class Recorder:
         self.commands.append(list(command))
         if self.fail_at is not None and self.fail_at in command:
             raise RuntimeError("killed half-way")
-        if "venv" in command:
+        if "venv" in command or "virtualenv" in command:
             shutil.rmtree(self.venv, ignore_errors=True)
             scripts = self.venv / "bin"
             scripts.mkdir(parents=True)
@@ -149,6 +150,14 @@ def test_an_environment_that_cannot_run_is_made_anew(
         shutil.rmtree(environment.directory)
     assert environment.ensure()
     assert recorder.kinds == ["venv", "dev"]
+
+
+def test_virtualenv_stands_in_where_the_system_python_has_no_ensurepip(
+    environment: DevEnvironment, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert environment.ensure()
+    assert recorder.commands[0][:4] == [sys.executable, "-m", "virtualenv", "--clear"]
 
 
 def test_a_moved_clone_gets_a_new_environment(
