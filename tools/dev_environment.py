@@ -66,7 +66,7 @@ class DevEnvironment:
         Returns:
             Whether anything had to be done.
         """
-        if sys.version_info < (3, 10):
+        if sys.version_info < (3, 10):  # noqa: UP036 -- nox itself runs on older ones
             raise RuntimeError(
                 f"VoiceHub needs Python 3.10 or newer; this is {sys.version.split()[0]}. "
                 "Run nox with a newer one: python3.12 -m nox …"
