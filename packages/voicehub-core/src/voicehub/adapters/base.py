@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from voicehub.adapters.activation_checkpointing import enable_checkpointing
 from voicehub.adapters.components import resolve_path
 from voicehub.adapters.context import TrainingContext
 from voicehub.adapters.description import describe_graph, describe_routes
@@ -20,7 +21,7 @@ from voicehub.adapters.losses import normalise
 from voicehub.adapters.model_state import export_tensors, load_tensors, tied_names
 from voicehub.adapters.outputs import SpeechTrainingOutput
 from voicehub.adapters.phase_plan import PhasePlan
-from voicehub.adapters.portable import save_artifact
+from voicehub.adapters.portable import restore_recipe_state, save_artifact
 from voicehub.adapters.routes import NamedParameters
 from voicehub.errors import CheckpointMismatchError, RecipeError, UnsupportedTrainingError
 from voicehub.specs.model import ModelTrainingSpec
@@ -68,6 +69,8 @@ class TrainingAdapter:
         self.is_ready = False
         #: Set by ``AutoTrainingAdapter`` where the adapter was declared for this model type.
         self.is_specialised = False
+        #: The context of the phase being run; objectives read the step and sample keys from it.
+        self.context: TrainingContext | None = None
         #: Moves tensors that the model's own input hook creates; set by the Trainer.
         self.move_inputs: Callable[[Any], Any] | None = None
         self.components: dict[str, Any] = {}
@@ -98,6 +101,7 @@ class TrainingAdapter:
         self._prepare_hook = getattr(self.model, "prepare_training_inputs", None)
         self.refresh_frozen()
         self.is_ready = True
+        restore_recipe_state(self)
 
     def validate_support(self) -> None:
         """Check the support level; needs no weights.
@@ -159,6 +163,7 @@ class TrainingAdapter:
             RecipeError: the forward broke the loss contract.
         """
         plan = self._plan_of(context.phase)
+        self.context = context
         inputs = self._inputs(plan, context.inputs)
         if plan.frozen:
             with plan.boundaries():
@@ -171,6 +176,7 @@ class TrainingAdapter:
         The Trainer calls ``eval_mode()`` once before an evaluation.
         """
         plan = self._plan_of(context.phase)
+        self.context = context
         with torch.no_grad():
             return self._step(plan, self._inputs(plan, context.inputs), training=False)
 
@@ -254,23 +260,12 @@ class TrainingAdapter:
             self.train_mode()
 
     def gradient_checkpointing_enable(self) -> None:
-        """Recompute activations in the backward, in every component that offers it.
+        """Recompute activations in the backward, in every part of the model that offers it.
 
         Raises:
-            UnsupportedTrainingError: no component does.
+            UnsupportedTrainingError: no part does.
         """
-        offering = [
-            module
-            for module in dict.fromkeys(self.components.values())
-            if hasattr(module, "gradient_checkpointing_enable")
-        ]
-        if not offering:
-            raise UnsupportedTrainingError(
-                f"{self.spec.model_type!r} does not offer gradient checkpointing; set "
-                "gradient_checkpointing=False."
-            )
-        for module in offering:
-            module.gradient_checkpointing_enable()
+        enable_checkpointing(self.module, self.spec.model_type)
 
     # -- evaluation and hooks ---------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,30 @@ def load_recipe_state(directory: Path) -> dict[str, Any]:
         return {}
     state: dict[str, Any] = decode_state(torch.load(path, map_location="cpu", weights_only=True))
     return state
+
+
+def restore_recipe_state(adapter: TrainingAdapter) -> None:
+    """Hand the adapter the recipe state of the artifact its model comes from, if it is its own.
+
+    An artifact of another recipe is a warm start: its weights are used, its recipe state is left
+    out with a warning.
+    """
+    if not isinstance(adapter.model, PreTrainedSpeechModel):
+        return
+    directory = Path(adapter.model.name_or_path)
+    if not (directory / RECIPE_STATE_FILE).is_file():
+        return
+    manifest = json.loads((directory / RECIPE_FILE).read_text(encoding="utf-8"))
+    if {key: manifest.get(key) for key in adapter.identity} == adapter.identity:
+        adapter.load_recipe_state_dict(load_recipe_state(directory))
+        return
+    warnings.warn(
+        f"The recipe state in {directory} was left out: it belongs to {manifest.get('class')} "
+        f"version {manifest.get('recipe_version')}, this recipe is {adapter.identity['class']} "
+        f"version {adapter.identity['recipe_version']}. Only the weights are used.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _save_module(adapter: TrainingAdapter, directory: Path) -> None:
