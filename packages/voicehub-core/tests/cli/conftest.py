@@ -130,7 +130,9 @@ def process_environment(site: Path, extra: Mapping[str, str] | None = None) -> d
 def planted(site: Path) -> Callable[..., None]:
     """Plant the metadata of a further distribution."""
 
-    def further(distribution: str, entries: Mapping[str, Mapping[str, str]], **options: str) -> None:
+    def further(
+        distribution: str, entries: Mapping[str, Mapping[str, str]], **options: str
+    ) -> None:
         plant(site, distribution, entries, **options)
         loading.refresh()
 

@@ -14,7 +14,9 @@ from voicehub.errors import CheckpointError
 
 app = typer.Typer(help="Look at, verify and convert checkpoints.", no_args_is_help=True)
 
-PathArgument = Annotated[Path, typer.Argument(help="A checkpoint, or a run: its newest one.")]
+PathArgument = Annotated[
+    Path, typer.Argument(metavar="PATH", help="A checkpoint, or a run: its newest one.")
+]
 
 
 @app.command()
@@ -64,7 +66,7 @@ def verify(
 
 @app.command()
 def convert(
-    path: Annotated[Path, typer.Argument(help="A checkpoint of format 1, 2 or 3.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A checkpoint of format 1, 2 or 3.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the result.")],
     json_: JsonOption = False,
 ) -> None:

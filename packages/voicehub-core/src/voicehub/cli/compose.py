@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +44,8 @@ class Composition:
 
     ``values`` is plain data with interpolations resolved and without keys that are still to be
     given (``???``); those are listed in ``missing`` as dotted keys. ``sources`` are the files in
-    order of precedence, the weakest first.
+    order of precedence, the weakest first. ``overrides`` are as typed, ``assignments`` those of
+    them that set a key and do not choose a group's option.
     """
 
     preset: Preset
@@ -51,6 +53,7 @@ class Composition:
     missing: tuple[str, ...]
     sources: tuple[SourceFile, ...]
     overrides: tuple[str, ...]
+    assignments: tuple[str, ...]
 
 
 def compose_preset(name: str, overrides: Sequence[str], cwd: Path | None = None) -> Composition:
@@ -73,7 +76,8 @@ def compose_preset(name: str, overrides: Sequence[str], cwd: Path | None = None)
         prepared = [_prepare(override, roots) for override in overrides]
         values, missing, sources = _compose(prepared, roots)
     values.pop(EXTENDS, None)
-    return Composition(preset, values, missing, sources, tuple(overrides))
+    assignments = tuple(item for item in overrides if not _chooses_option(item, roots))
+    return Composition(preset, values, missing, sources, tuple(overrides), assignments)
 
 
 def _layers(preset: Preset, cwd: Path) -> tuple[list[str], list[Path]]:
@@ -140,10 +144,15 @@ def _prepare(override: str, roots: Sequence[Path]) -> str:
             f"'{override}' is not an override. Expected key=value, e.g. "
             "training.learning_rate=1e-3, data=my_corpus or +experiments=my_run."
         )
-    group = match["key"].split("@", 1)[0]
-    if match["prefix"] == "" and not any((root / group).is_dir() for root in roots):
+    if match["prefix"] == "" and not _chooses_option(override, roots):
         return f"++{override}"
     return override
+
+
+def _chooses_option(override: str, roots: Sequence[Path]) -> bool:
+    """Whether the key is a config group, and the value one of its options."""
+    group = override.lstrip("+~").split("=", 1)[0].split("@", 1)[0]
+    return any((root / group).is_dir() for root in roots)
 
 
 def _compose(
@@ -157,6 +166,7 @@ def _compose(
     from omegaconf import OmegaConf, open_dict
     from omegaconf.errors import OmegaConfBaseException
 
+    YAMLError: type[Exception] = import_module("yaml").YAMLError
     try:
         loader = GlobalHydra.instance().config_loader()
         parts = loader.compute_defaults_list(_ROOT, overrides, RunMode.RUN)
@@ -172,7 +182,7 @@ def _compose(
             config.pop("hydra")
         missing = tuple(sorted(OmegaConf.missing_keys(config)))
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise _explained(error, overrides, roots) from error
     assert isinstance(values, dict)  # the root config is a mapping
     return _without_missing(values), missing, sources
@@ -208,6 +218,7 @@ def _explained(
 ) -> ConfigurationError:
     """Hydra's and OmegaConf's errors in our words, with the nearest valid name where one helps."""
     from hydra.errors import MissingConfigException, OverrideParseException
+    from omegaconf.errors import OmegaConfBaseException
 
     if isinstance(error, OverrideParseException):
         reason = str(error).splitlines()[0]
@@ -215,7 +226,9 @@ def _explained(
             f"override '{error.override.removeprefix('++')}' cannot be parsed: {reason}. Quote a "
             "value that holds = , : or brackets, e.g. 'name=\"a=b\"'."
         )
-    text = str(error).strip()
+    whole = text = str(error).strip()
+    if isinstance(error, OmegaConfBaseException):
+        text = f"{text.splitlines()[0]} (key '{error.full_key}')"  # the rest is OmegaConf's own
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         wanted = error.missing_cfg_file.removesuffix(".yaml")
         group = wanted.rsplit("/", 1)[0] if "/" in wanted else ""
@@ -231,7 +244,7 @@ def _explained(
             "a comma in a value starts a sweep of several runs, and `voicehub train` runs one. "
             "Write a list as [a,b]; quote a text with a comma."
         )
-    given = [item for item in overrides if item.lstrip("+~").split("=")[0] in text]
+    given = [item for item in overrides if item.lstrip("+~").split("=")[0] in whole]
     blame = f" (from the command line: {', '.join(o.removeprefix('++') for o in given)})"
     return ConfigurationError(f"{text}{blame if given else ''}")
 

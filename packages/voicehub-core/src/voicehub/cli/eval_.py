@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model_dir: Annotated[str, typer.Argument(help="A trained model: its directory or its run.")],
+    model_dir: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A trained model: its directory or its run.")
+    ],
     data: Annotated[str, typer.Option("--data", help="The manifest to measure on.")],
     batch_size: Annotated[int, typer.Option(min=1)] = 8,
     max_samples: Annotated[int | None, typer.Option(min=1, help="Only the first N rows.")] = None,

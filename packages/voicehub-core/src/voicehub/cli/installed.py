@@ -111,11 +111,12 @@ def foreign_voicehub() -> str:
 
 
 def _ships_voicehub(distribution: Any) -> bool:
-    files = distribution.files
-    if files is None:  # no record of files: judge by the declared top-level names
-        top_level = distribution.read_text("top_level.txt") or ""
-        return "voicehub" in top_level.split()
-    return any(Path(str(file)).as_posix() == "voicehub/__init__.py" for file in files)
+    record = distribution.read_text("RECORD")  # rows of path, hash, size
+    if record is not None:
+        paths = (row.split(",", 1)[0].strip('"') for row in record.splitlines())
+        return "voicehub/__init__.py" in paths
+    top_level = distribution.read_text("top_level.txt") or ""
+    return "voicehub" in top_level.split()
 
 
 def _owns(core: Any, imported: Path) -> bool:

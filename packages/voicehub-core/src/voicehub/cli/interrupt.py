@@ -1,9 +1,10 @@
-"""Ctrl-C during training: the first stops after the update and saves, the second at once."""
+"""Ctrl-C or SIGTERM in training: the first stops after the update and saves, a second at once."""
 
 from __future__ import annotations
 
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -13,7 +14,8 @@ from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.state import TrainerControl, TrainerState
 
-_FIRST = "\nStopping after this update, with a checkpoint. Ctrl-C again stops at once."
+_FIRST = "\nStopping after this update, with a checkpoint. Once more stops at once."
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)  # Ctrl-C; what schedulers send before they kill
 
 
 class StopOnInterrupt(TrainerCallback):
@@ -35,8 +37,11 @@ class StopOnInterrupt(TrainerCallback):
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take over SIGINT for the time of the block."""
-        before = signal.getsignal(signal.SIGINT)
+        """Take over the signals for the time of the block; threads other than the main cannot."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in _SIGNALS}
 
         def handle(number: int, frame: FrameType | None) -> None:
             if self.requested:
@@ -44,8 +49,10 @@ class StopOnInterrupt(TrainerCallback):
             self.requested = True
             print(_FIRST, file=sys.stderr, flush=True)
 
-        signal.signal(signal.SIGINT, handle)
+        for number in _SIGNALS:
+            signal.signal(number, handle)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)

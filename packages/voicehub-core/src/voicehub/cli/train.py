@@ -11,11 +11,14 @@ from voicehub.cli.output import finish
 
 
 def train(
-    preset: Annotated[str, typer.Argument(help="FAMILY/NAME, a file of ./configs, or a .yaml.")],
+    preset: Annotated[
+        str,
+        typer.Argument(metavar="PRESET", help="FAMILY/NAME, a file of ./configs, or a .yaml."),
+    ],
     overrides: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[KEY=VALUE]...",
+            metavar="KEY=VALUE",
             help="Settings in Hydra's syntax: training.learning_rate=1e-3, data=my_corpus, "
             "+experiments=my_run.",
         ),

@@ -70,7 +70,7 @@ def _run(request: RunRequest, resume: bool | str | None) -> RunSummary:
             output = trainer.train(resume_from_checkpoint=resume)
     finally:
         console.close()
-    if stop.requested:
+    if stop.requested and trainer.state.global_step < trainer.state.max_steps:
         raise Interrupted(how_to_continue(request))
     return _finish(request, experiment, trainer, output, start)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def transcribe(
-    files: Annotated[list[Path], typer.Argument(help="Audio files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Audio files.")],
     model: Annotated[str, typer.Option("--model", help="A model: its directory or its run.")],
     beam_size: Annotated[int, typer.Option(min=1, help="1 is greedy decoding.")] = 1,
     timestamps: Annotated[

@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from voicehub.cli.compose import Composition
-from voicehub.cli.key_paths import Key, all_keys, fields_at, resolve_location, type_name
+from voicehub.cli.key_paths import (
+    Key,
+    all_keys,
+    alternatives,
+    fields_at,
+    fields_of,
+    resolve_location,
+    type_name,
+)
 from voicehub.cli.output import UsageError
 from voicehub.suggest import did_you_mean, nearest
 
@@ -101,7 +109,7 @@ def _spec_of(composition: Composition) -> ModelTrainingSpec:
 def origin_of(composition: Composition, path: Sequence[Key]) -> str:
     """The command line or the file that set the key at ``path``, the strongest that did."""
     dotted = ".".join(str(part) for part in path)
-    for override in reversed(composition.overrides):
+    for override in reversed(composition.assignments):
         key = override.lstrip("+~").split("=", 1)[0]
         if dotted == key or dotted.startswith(f"{key}."):
             return f"{COMMAND_LINE}: {override}"
@@ -113,6 +121,9 @@ def origin_of(composition: Composition, path: Sequence[Key]) -> str:
 
 
 def _below(dotted: str, package: str) -> list[str] | None:
+    """The keys of ``dotted`` inside a file whose content went to ``package``."""
+    if dotted == package:
+        return []
     prefix = f"{package}." if package else ""
     return dotted[len(prefix) :].split(".") if dotted.startswith(prefix) else None
 
@@ -150,21 +161,28 @@ def _problem(detail: ErrorDetails, config_class: type, composition: Composition)
     siblings = fields_at(config_class, path[:-1]) if path else {}
     source = origin_of(composition, path)
     if detail["type"] in _UNKNOWN:
-        return _unknown(key, siblings, config_class, source)
+        return _unknown(key, siblings, config_class, composition, source)
     if detail["type"] in _MISSING:
         return _required(key, _shown(composition.preset.path))
     message = detail["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
-    if isinstance(detail["input"], Mapping) or not path:
+    annotation = siblings.get(str(path[-1])) if path else config_class
+    is_section = any(fields_of(kind) for kind in alternatives(annotation))
+    if is_section and isinstance(detail["input"], Mapping):
         # A rule about several keys together: the message names them itself.
         return Problem(key, "invalid", source, f"'{key}': {message}")
-    annotation = siblings.get(str(path[-1]))
     expected = f"; expected {type_name(annotation)}" if annotation is not None else ""
     text = f"'{key}' = {detail['input']!r}: {message}{expected} ({source})"
     return Problem(key, "invalid", source, text)
 
 
-def _unknown(key: str, siblings: Mapping[str, Any], config_class: type, source: str) -> Problem:
+def _unknown(
+    key: str,
+    siblings: Mapping[str, Any],
+    config_class: type,
+    composition: Composition,
+    source: str,
+) -> Problem:
     leaf = key.rsplit(".", 1)[-1]
     section = key[: -len(leaf)]
     near = nearest(leaf, siblings)
@@ -173,7 +191,10 @@ def _unknown(key: str, siblings: Mapping[str, Any], config_class: type, source: 
     elsewhere = [other for other in all_keys(config_class) if other.rsplit(".", 1)[-1] == leaf]
     if elsewhere and not near:
         best, guess = elsewhere[0], f" '{elsewhere[0]}' is where '{leaf}' goes."
-    if best is None and siblings:
+    if any(file.package == key and key not in siblings for file in composition.sources):
+        # An experiment without the header lands below its own folder's name.
+        guess = " Its first line must be '# @package _global_'."
+    elif best is None and siblings:
         guess = f" Valid here: {', '.join(sorted(siblings))}."
     return Problem(key, "unknown", source, f"unknown key '{key}' ({source}).{guess}", best)
 

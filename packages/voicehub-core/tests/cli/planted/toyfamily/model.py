@@ -22,7 +22,11 @@ class Line(nn.Module):
         logits = self.line(inputs).squeeze(-1)
         if labels is None:
             return {"logits": logits}
-        return {"loss": (logits - labels).square().mean(), "logits": logits, "num_items": len(logits)}
+        return {
+            "loss": (logits - labels).square().mean(),
+            "logits": logits,
+            "num_items": len(logits),
+        }
 
 
 class ToyModel(PreTrainedRecognitionModel):
@@ -59,7 +63,9 @@ class ToyModel(PreTrainedRecognitionModel):
         rows = [json.loads(line) for line in Path(manifest).read_text().splitlines()]
         rows = rows[:max_samples]
         predictions = [
-            PredictionRow(r["id"], r["text"], r["text"].replace("two", "too"), int("two" in r["text"]), 2)
+            PredictionRow(
+                r["id"], r["text"], r["text"].replace("two", "too"), int("two" in r["text"]), 2
+            )
             for r in rows
         ]
         errors = sum(p.errors for p in predictions)

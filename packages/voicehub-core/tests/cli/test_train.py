@@ -1,0 +1,182 @@
+"""`voicehub train` from the command line to the files of a run, with the planted toy family."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+DATA = ("data.train=train.jsonl", "data.eval={test: test.jsonl}")
+
+
+def rows_of(work: Path, run: str = "runs/toy") -> list[dict[str, Any]]:
+    lines = (work / run / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def losses(rows: list[dict[str, Any]]) -> list[tuple[int, float]]:
+    return [(row["step"], row["loss"]) for row in rows if "loss" in row]
+
+
+def test_a_run_leaves_everything_it_promises(cli: Run, work: Path) -> None:
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 0, outcome.stderr
+    run = work / "runs/toy"
+    assert (run / "final-model/config.json").is_file()
+    assert (run / "checkpoint-12/.complete").is_file()
+    assert losses(rows_of(work))[-1][0] == 12
+    text = outcome.stdout
+    # Before the first update: what was kept and dropped, and what trains.
+    before, after = text.split("step 2/12", 1)
+    assert "2 too long" in before and "train: 8 kHz" in before
+    assert "trains 5 of 5 parameters (100.0 %)" in before
+    assert "learning rate" in before and "decay" in before
+    # In training: the promised figures; at the end: summary, report, next command.
+    for name in ("loss", "learning rate", "gradient norm", "audio s/s", "padding waste", "ETA"):
+        assert name in after
+    assert "Done: 12 steps" in after
+    assert "runs/toy/report.html" in after
+    assert "Next: voicehub transcribe FILE --model runs/toy/final-model" in after
+
+
+def test_the_record_can_make_the_run_again(cli: Run, work: Path) -> None:
+    assert cli("train", "toy/tiny", *DATA, "training.learning_rate=0.02").code == 0
+    record = json.loads((work / "runs/toy/run.json").read_text())
+    assert record["command"][:3] == ["voicehub", "train", "toy/tiny"]
+    assert record["config"]["training"]["learning_rate"] == 0.02
+    assert record["experiment"]["manifests"] == {"train": "0123abcd"}
+    assert len(record["experiment"]["adapter"]["sha256"]) == 64
+    assert record["packages"]["voicehub-toy"] == "1.2"
+    assert "voicehub-core" in record["packages"] and "torch" in record["libraries"]
+    assert record["sessions"][0]["resumed_from_step"] is None
+    config = work / "runs/toy/config.yaml"
+    again = cli("train", str(config), "training.output_dir=runs/again")
+    assert again.code == 0, again.stderr
+    assert losses(rows_of(work)) == losses(rows_of(work, "runs/again"))
+
+
+def test_no_credential_reaches_the_record(cli: Run, work: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setenv("SECRET_OF_THE_TEST", "from-the-environment")
+    outcome = cli("train", "toy/tiny", *DATA, "data.access_token=hush-hush")
+    assert outcome.code == 0
+    for name in ("run.json", "config.yaml", "report.html"):
+        text = (work / "runs/toy" / name).read_text()
+        assert "hush-hush" not in text and "from-the-environment" not in text
+    assert "(not recorded)" in (work / "runs/toy/run.json").read_text()
+
+
+def test_json_ends_with_one_object_and_nothing_else_on_standard_output(cli: Run) -> None:
+    outcome = cli("train", "toy/tiny", *DATA, "--json")
+    assert outcome.code == 0
+    assert len(outcome.stdout.splitlines()) == 1
+    summary = outcome.last_json["summary"]
+    assert outcome.last_json["ok"] is True
+    assert summary["steps"] == 12
+    assert set(summary["metrics"]) == {"eval_loss"}
+    assert summary["report"] == "runs/toy/report.html"
+    assert "step 2/12" in outcome.stderr
+
+
+def test_dry_run_prints_the_resolved_configuration_and_writes_nothing(cli: Run, work: Path) -> None:
+    outcome = cli("train", "toy/tiny", *DATA, "--dry-run", "model=wide")
+    assert outcome.code == 0
+    assert "width: 8" in outcome.stdout
+    assert not (work / "runs").exists()
+    config = cli("train", "toy/tiny", *DATA, "--dry-run", "--json").last_json["config"]
+    assert config["data"]["train"] == "train.jsonl"
+
+
+def test_evaluation_in_training_and_best_model(cli: Run, work: Path) -> None:
+    settings = ("training.eval_strategy=steps", "training.eval_steps=4")
+    best = ("training.load_best_model_at_end=true", "training.metric_for_best_model=loss")
+    outcome = cli("train", "toy/tiny", *DATA, *settings, *best, "--json")
+    assert outcome.code == 0, outcome.stderr
+    name, value, step = outcome.last_json["summary"]["best"]
+    assert name == "loss" and step in (4, 8, 12)
+    final = outcome.last_json["summary"]["metrics"]["eval_loss"]
+    assert final == pytest.approx(value)  # the weights that were saved are the best ones
+
+
+def test_the_last_evaluation_is_not_made_twice(cli: Run, work: Path) -> None:
+    settings = ("training.eval_strategy=steps", "training.eval_steps=4")
+    assert cli("train", "toy/tiny", *DATA, *settings).code == 0
+    evaluations = [row["step"] for row in rows_of(work) if "eval_loss" in row]
+    assert evaluations == [4, 8, 12]
+
+
+def test_a_second_run_into_the_same_directory_is_refused_with_the_ways_out(cli: Run) -> None:
+    assert cli("train", "toy/tiny", *DATA).code == 0
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 2
+    for way in ("resume=auto", "training.output_dir=PATH", "training.overwrite_output_dir=true"):
+        assert way in outcome.stderr
+    assert cli("train", "toy/tiny", *DATA, "training.overwrite_output_dir=true").code == 0
+
+
+def test_resume_auto_continues_as_if_never_stopped(cli: Run, work: Path) -> None:
+    assert cli("train", "toy/tiny", *DATA, "resume=auto", "training.output_dir=whole").code == 0
+    assert cli("train", "toy/tiny", *DATA, "resume=auto", "training.output_dir=part").code == 0
+    # A kill after checkpoint 8: later checkpoints, the model and the last rows' tail are not there.
+    shutil.rmtree(work / "part/checkpoint-12")
+    shutil.rmtree(work / "part/final-model")
+    metrics = work / "part/metrics.jsonl"
+    metrics.write_text(metrics.read_text() + '{"step": 13, "lo')
+    outcome = cli("train", "toy/tiny", *DATA, "resume=auto", "training.output_dir=part")
+    assert outcome.code == 0, outcome.stderr
+    assert "continuing from checkpoint-8 (step 8)" in outcome.stdout
+    whole, part = rows_of(work, "whole"), rows_of(work, "part")
+    assert losses(part) == losses(whole)
+    assert [set(row) for row in part] == [set(row) for row in whole]
+    weights = "final-model/model.safetensors"
+    assert (work / "part" / weights).read_bytes() == (work / "whole" / weights).read_bytes()
+    sessions = json.loads((work / "part/run.json").read_text())["sessions"]
+    assert [session["resumed_from_step"] for session in sessions] == [None, 8]
+
+
+def test_resume_auto_of_a_finished_run_finishes_again(cli: Run, work: Path) -> None:
+    assert cli("train", "toy/tiny", *DATA).code == 0
+    before = losses(rows_of(work))
+    shutil.rmtree(work / "runs/toy/final-model")  # killed just before the model was written
+    outcome = cli("train", "toy/tiny", *DATA, "resume=auto")
+    assert outcome.code == 0, outcome.stderr
+    assert (work / "runs/toy/final-model/config.json").is_file()
+    assert losses(rows_of(work)) == before
+
+
+@pytest.mark.parametrize(
+    ("resume", "expected"),
+    [
+        ("resume=true", "holds no complete checkpoint"),
+        ("resume=nowhere/checkpoint-3", "no such checkpoint directory"),
+    ],
+)
+def test_nothing_to_resume_from(cli: Run, resume: str, expected: str) -> None:
+    outcome = cli("train", "toy/tiny", *DATA, resume)
+    assert outcome.code == 2
+    assert expected in outcome.stderr
+
+
+def test_a_checkpoint_of_another_model_is_refused(cli: Run, work: Path) -> None:
+    assert cli("train", "toy/tiny", *DATA).code == 0
+    outcome = cli("train", "toy/tiny", *DATA, "model=wide", "resume=auto")
+    assert outcome.code == 1
+    assert "checkpoint-12" in outcome.stderr and "Traceback" not in outcome.stderr
+    assert (work / "runs/toy/final-model/config.json").is_file()  # nothing earlier is lost
+
+
+def test_a_failing_report_does_not_lose_the_model(cli: Run, work: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    def broken(path: Path, report: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("voicehub.cli.training_run.write_report", broken)
+    outcome = cli("train", "toy/tiny", *DATA, "--json")
+    assert outcome.code == 0
+    summary = outcome.last_json["summary"]
+    assert summary["report"] is None
+    assert "No space left" in summary["warnings"][0]
+    assert (work / "runs/toy/final-model/config.json").is_file()
