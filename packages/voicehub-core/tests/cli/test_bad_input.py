@@ -1,4 +1,4 @@
-"""Wrong input of every kind: one clear message, the right exit code, JSON where it was asked for."""
+"""Wrong input of every kind: one clear message, the right exit code, JSON where asked for."""
 
 from __future__ import annotations
 

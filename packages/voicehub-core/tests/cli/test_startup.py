@@ -1,4 +1,4 @@
-"""Starting up imports no heavy library and no plugin; what is measured elsewhere is guarded here."""
+"""Starting up imports no heavy library and no plugin; the time it takes is measured elsewhere."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_nothing_heavy_is_imported(
 def test_help_names_the_commands_of_plugins_with_their_distribution(
     probe: Callable[..., tuple[int, list[str], str]],
 ) -> None:
-    code, heavy, text = probe("--help")
+    code, _heavy, text = probe("--help")
     assert code == 0
     assert "toy" in text and "voicehub-toy 1.2" in text
     for name in ("train", "eval", "transcribe", "checkpoint", "plugins", "doctor", "presets"):

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Annotated, Literal, Union
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -31,7 +31,7 @@ class ToyDataConfig(Section):
     eval: dict[str, str] = {}
     scale: float = 1.0
     access_token: str = ""
-    augment: list[Annotated[Union[Gain, Noise], Field(discriminator="kind")]] = []
+    augment: list[Annotated[Gain | Noise, Field(discriminator="kind")]] = []
 
 
 class ToyRunConfig(RunConfig):
