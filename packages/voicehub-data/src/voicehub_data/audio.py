@@ -86,7 +86,7 @@ def open_audio(path: str | Path) -> Any:
             raise DataError(f"{path}: expected an audio file, found a directory.")
         if size == 0:
             raise DataError(f"{path}: the file is empty (zero bytes); restore it or drop the row.")
-        return soundfile.SoundFile(path)
+        return _without_seeking_to_unknown_ends(soundfile.SoundFile(path))
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such audio file. Check the path in the manifest and the folder that its "
@@ -99,6 +99,13 @@ def open_audio(path: str | Path) -> Any:
             f"{path}: not decodable as audio ({_reason(error)}). Supported are WAV, FLAC, OGG and "
             "MP3; re-export the file or remove the row."
         ) from error
+
+
+def _without_seeking_to_unknown_ends(file: Any) -> Any:
+    """soundfile seeks after every read, which fails at the end of a stream of unknown length."""
+    if info_of(file).frames < 0:
+        file.seekable = lambda: False
+    return file
 
 
 def resampled_length(frames: int, from_rate: int, to_rate: int) -> int:
@@ -178,7 +185,7 @@ def read_frames(file: Any, path: str | Path, start: int, count: int | None) -> N
 
     try:
         if start:
-            file.seek(start)
+            _skip_to(file, start)
         samples = _read_to_end(file) if count is None else _read(file, count)
     except (soundfile.SoundFileError, RuntimeError) as error:
         raise DataError(
@@ -194,6 +201,14 @@ def read_frames(file: Any, path: str | Path, start: int, count: int | None) -> N
     if len(samples) == 0:
         raise DataError(f"{path}: holds no samples. Remove the row.")
     return samples
+
+
+def _skip_to(file: Any, start: int) -> None:
+    if file.seekable():
+        file.seek(start)
+        return
+    while start > 0 and (skipped := len(_read(file, min(start, _BLOCK_FRAMES)))):
+        start -= skipped
 
 
 def _read(file: Any, count: int) -> NDArray[np.float32]:

@@ -143,9 +143,10 @@ class SpeechDataset:
     def _require_unique_ids(self) -> None:
         first: dict[str, ManifestRow] = {}
         for row in self.rows:
-            other = first.setdefault(row.id, row)
-            if other is not row:
+            other = first.get(row.id)
+            if other is not None:
                 raise DataError(
                     f"{row.location}: the id is taken by {other.source}, row {other.row}. Ids key "
                     "random draws and join predictions, so they must be unique in a data set."
                 )
+            first[row.id] = row

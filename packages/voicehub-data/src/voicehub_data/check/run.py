@@ -135,8 +135,10 @@ def _level_findings(row: ManifestRow, levels: Levels) -> Iterable[Finding]:
 def _duplicate_ids(rows: Sequence[ManifestRow]) -> Iterable[Finding]:
     first: dict[str, ManifestRow] = {}
     for row in rows:
-        other = first.setdefault(row.id, row)
-        if other is not row:
+        other = first.get(row.id)
+        if other is None:
+            first[row.id] = row
+        else:
             yield finding(row, "duplicate-id", f"id {row.id!r} is taken by row {other.row}")
 
 
@@ -152,8 +154,10 @@ def _duplicate_content(
             continue
         seconds = _seconds(row, probes[row.audio_filepath])
         key = (content, round(row.offset, 3), round(seconds, 3))
-        other = first.setdefault(key, row)
-        if other is not row:
+        other = first.get(key)
+        if other is None:
+            first[key] = row
+        else:
             same = "file" if other.audio_filepath == row.audio_filepath else "audio"
             yield finding(
                 row, "duplicate-content", f"same {same} as row {other.row} ({other.id!r})"

@@ -11,7 +11,6 @@ import typer
 from voicehub.cli.options import JsonOption
 from voicehub.cli.output import finish
 from voicehub.cli.tables import duration, table
-from voicehub.errors import DataError
 from voicehub_data.cli.options import (
     ColumnMapOption,
     KindOption,
@@ -21,6 +20,7 @@ from voicehub_data.cli.options import (
     source_config,
     workers_or_default,
 )
+from voicehub_data.files import write_file
 
 if TYPE_CHECKING:
     from voicehub_data.check import CheckReport
@@ -98,8 +98,4 @@ def _text(report: CheckReport, show: int) -> str:
 
 def _write_report(report: CheckReport, path: Path) -> None:
     lines = [json.dumps(item.as_dict(), ensure_ascii=False) + "\n" for item in report.findings]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(lines), encoding="utf-8")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
+    write_file(path, "".join(lines).encode("utf-8"))

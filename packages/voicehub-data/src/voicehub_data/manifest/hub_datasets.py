@@ -8,7 +8,6 @@ plain files, and a changed recording changes the manifest's digest.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 from voicehub.errors import ConfigurationError, DataError, OptionalDependencyError
 from voicehub.suggest import did_you_mean
 from voicehub_data.config import DataSourceConfig
+from voicehub_data.files import write_file
 from voicehub_data.manifest.records import DEFAULT_COLUMNS, Columns, RowBuilder
 from voicehub_data.manifest.rows import Manifest
 
@@ -44,7 +44,7 @@ def read_datasets(config: DataSourceConfig, role: str) -> Manifest:
     number = 0
     for name, table in splits.items():
         columns = _columns(config, table.column_names)
-        builder.columns = Columns({field: field for field in ("audio_filepath", *columns)})
+        builder.columns = Columns({field: field for field in ("audio_filepath", "id", *columns)})
         table = _undecoded(table, config.audio_column)
         for position, record in enumerate(table):
             number += 1
@@ -183,21 +183,10 @@ def _audio_file(value: Any, store: Path) -> tuple[Path, str]:
     digest = hashlib.sha256(content).hexdigest()
     path = store / digest[:2] / (digest + _suffix(content, value.get("path")))
     if not path.exists() or path.stat().st_size != len(content):
-        _write(path, content)
+        write_file(path, content)
     return path, digest
 
 
 def _suffix(content: bytes, name: str | None) -> str:
     suffix = next((suffix for magic, suffix in _MAGIC if content.startswith(magic)), "")
     return suffix or Path(name or "").suffix.lower() or ".audio"
-
-
-def _write(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DataError(f"{path}: cannot be written ({error.strerror or error})") from error

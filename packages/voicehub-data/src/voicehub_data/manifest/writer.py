@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from voicehub.errors import ConfigurationError, DataError
+from voicehub_data.files import write_file
 from voicehub_data.manifest.rows import ManifestRow
 
 _FORMATS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".tsv": "tsv"}
@@ -42,14 +42,7 @@ def write_manifest(
     base = path.parent.absolute() if relative else None
     records = [_record(row, base) for row in rows]
     content = _as_jsonl(records) if kind == "jsonl" else _as_table(records, kind, path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(content, encoding="utf-8", newline="")
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise DataError(f"{path}: cannot be written ({error.strerror or error}).") from error
+    write_file(path, content.encode("utf-8"))
     return path
 
 

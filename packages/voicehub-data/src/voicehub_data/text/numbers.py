@@ -98,11 +98,12 @@ def _read_number(words: list[str], start: int) -> tuple[_Number | None, int]:
         return None, 0
     number = _Number("".join(groups), suffix)
     if not suffix:
-        fraction, used = _read_fraction(words, index)
-        index += used
-        if fraction:
-            number.text, used = _scaled(number.text + fraction, words, index)
+        if "." not in number.text:
+            fraction, used = _read_fraction(words, index)
+            number.text += fraction
             index += used
+        number.text, used = _scaled(number.text, words, index)
+        index += used
     return number, index - start
 
 
@@ -128,8 +129,7 @@ def _read_fraction(words: list[str], index: int) -> tuple[str, int]:
 def _read_group(words: list[str], start: int) -> tuple[str | None, int, str]:
     """One cardinal or ordinal: its digits, the words used, and an ordinal's suffix."""
     if _DIGITS.fullmatch(words[start]):
-        digits, used = _scaled(words[start], words, start + 1)
-        return digits, 1 + used, ""
+        return words[start], 1, ""
     total, current, index, suffix = 0, -1, start, ""
     while index < len(words) and not suffix:
         word, suffix = _cardinal(words[index])
@@ -156,15 +156,16 @@ def _read_group(words: list[str], start: int) -> tuple[str | None, int, str]:
 
 
 def _scaled(digits: str, words: list[str], index: int) -> tuple[str, int]:
-    """``2.5 million`` and the like: the digits with the scale word at ``index`` applied."""
-    scale = _SCALES.get(words[index]) if index < len(words) else None
-    if scale is None:
-        return digits, 0
-    whole, _, fraction = digits.partition(".")
-    power = len(str(scale)) - 1
-    if len(fraction) > power:
-        return digits, 0
-    return str(int(whole + fraction.ljust(power, "0"))), 1
+    """``2.5 million`` and the like: digits with the scale words at ``index`` applied."""
+    used = 0
+    while index + used < len(words) and words[index + used] in _SCALES:
+        whole, _, fraction = digits.partition(".")
+        power = len(str(_SCALES[words[index + used]])) - 1
+        if len(fraction) > power:
+            break
+        digits = str(int(whole + fraction.ljust(power, "0")))
+        used += 1
+    return digits, used
 
 
 def _cardinal(word: str) -> tuple[str, str]:
