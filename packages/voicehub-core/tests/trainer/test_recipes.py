@@ -230,7 +230,7 @@ def test_route_horizons_follow_frequency(toy: Any) -> None:
     )
     trainer.train()
     assert seen == {"d": 5 + 3, "g": 5}
-    assert trainer._schedulers["d"].last_epoch == 8  # type: ignore[attr-defined]
+    assert trainer._run.schedulers["d"].last_epoch == 8  # type: ignore[attr-defined]
 
 
 def test_a_batch_may_name_its_phase(toy: Any) -> None:

@@ -47,6 +47,30 @@ class OptimizationSources:
     scheduler_factory: SchedulerFactory | None = None
 
 
+def check_exclusive(
+    model: Any,
+    model_init: Any,
+    adapter: Any,
+    sources: OptimizationSources,
+) -> None:
+    """Arguments that answer the same question twice."""
+    if (model is None) == (model_init is None):
+        raise ConfigurationError("Give the Trainer either model or model_init, exactly one.")
+    if model_init is not None and (adapter is not None or sources.optimizer is not None):
+        raise ConfigurationError(
+            "model_init builds the model inside the Trainer; a training_adapter or a ready "
+            "optimizer would belong to another one."
+        )
+    if sources.optimizer_class is not None and sources.optimizer is not None:
+        raise ConfigurationError("Give optimizer_cls_and_kwargs or optimizers[0], not both.")
+    if sources.optimizer_factory is not None and (sources.optimizer or sources.optimizer_class):
+        raise ConfigurationError(
+            "optimizer_factory excludes optimizers[0] and optimizer_cls_and_kwargs."
+        )
+    if sources.scheduler_factory is not None and sources.scheduler is not None:
+        raise ConfigurationError("Give scheduler_factory or optimizers[1], not both.")
+
+
 @dataclass
 class Graph:
     """The model on its device, with its adapter and optimizers."""

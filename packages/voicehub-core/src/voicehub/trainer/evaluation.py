@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -213,6 +212,15 @@ def prefixed(metrics: Mapping[str, float], prefix: str) -> dict[str, float]:
     return {f"{prefix}_{name}": value for name, value in metrics.items()}
 
 
-def all_finite(metrics: Mapping[str, float]) -> bool:
-    """Whether every metric is a finite number."""
-    return all(math.isfinite(value) for value in metrics.values())
+def means_over_splits(
+    metrics: Mapping[str, float], prefix: str, splits: list[str]
+) -> dict[str, float]:
+    """Unweighted means, so that a small split counts as much as a large one."""
+    heads = [f"{prefix}_{split}_" for split in splits]
+    names = {k.removeprefix(heads[0]) for k in metrics if k.startswith(heads[0])}
+    means = {}
+    for name in sorted(names):
+        values = [metrics[head + name] for head in heads if head + name in metrics]
+        if len(values) == len(splits) and name != "samples":
+            means[f"{prefix}_{name}"] = sum(values) / len(values)
+    return means

@@ -68,4 +68,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(key): _plain(item) for key, item in value.items()}
     return f"{type(value).__module__}.{type(value).__qualname__}"
-

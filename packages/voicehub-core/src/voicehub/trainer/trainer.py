@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,15 +11,13 @@ from typing import Any, NamedTuple
 from torch.optim import Optimizer
 
 from voicehub.adapters.base import TrainingAdapter
-from voicehub.checkpoints.litter import remove_litter
 from voicehub.checkpoints.reader import open_checkpoint
 from voicehub.data.plan import BatchPlan, FixedSizePlan
 from voicehub.errors import ConfigurationError
-from voicehub.optim.bundle import SchedulerBundle
 from voicehub.optim.schedules import Scheduler
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.strategies.registry import resolve_strategy
-from voicehub.trainer import composition, resume, saving
+from voicehub.trainer import composition, saving
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.best import update_best
 from voicehub.trainer.callbacks import CallbackHandler, EarlyStoppingCallback, TrainerCallback
@@ -32,6 +28,7 @@ from voicehub.trainer.evaluation import (
     PredictionOutput,
     PreprocessLogits,
     SplitResult,
+    means_over_splits,
     prefixed,
 )
 from voicehub.trainer.feed import (
@@ -41,13 +38,10 @@ from voicehub.trainer.feed import (
     choose_collator,
     require_dataset,
 )
-from voicehub.trainer.horizon import Horizon, plan_horizon
-from voicehub.trainer.loop import LoopActions, TrainingLoop
 from voicehub.trainer.metrics_file import MetricsFile
-from voicehub.trainer.progress import LogWindow
 from voicehub.trainer.reporters import make_reporters
+from voicehub.trainer.start import StartedRun, start_run
 from voicehub.trainer.state import TrainerControl, TrainerState
-from voicehub.trainer.window import AccumulationWindow
 
 logger = logging.getLogger(__name__)
 
@@ -115,10 +109,10 @@ class Trainer:
         self.args = args if args is not None else TrainingArguments()
         if not isinstance(self.args, TrainingArguments):
             raise TypeError(f"args must be TrainingArguments, got {type(self.args).__name__}.")
-        self._sources = composition.OptimizationSources(
+        self.sources = composition.OptimizationSources(
             *optimizers, optimizer_cls_and_kwargs, optimizer_factory, scheduler_factory
         )
-        _check_exclusive(model, model_init, training_adapter, self._sources)
+        composition.check_exclusive(model, model_init, training_adapter, self.sources)
         self.data_collator = data_collator
         self.train_dataset = train_dataset
         self.eval_dataset = eval_dataset
@@ -141,9 +135,9 @@ class Trainer:
         self.control = TrainerControl()
         self.callbacks = CallbackHandler(self._default_callbacks() + list(callbacks or ()))
         self._graph: composition.Graph | None = None
-        self._restored: Path | None = None
+        self._run: StartedRun | None = None
         self.extra_checkpoint_files: dict[str, Callable[[Path], None]] = {}
-        self._fire("on_init_end")
+        self.fire("on_init_end")
 
     def _default_callbacks(self) -> list[TrainerCallback | type[TrainerCallback]]:
         defaults: list[TrainerCallback | type[TrainerCallback]] = [MetricsFile()]
@@ -182,7 +176,7 @@ class Trainer:
         """The set-up model, adapter and optimizers; built on first use."""
         if self._graph is None:
             self._graph = composition.build_graph(
-                self.adapter, self.strategy, self.args, self._sources
+                self.adapter, self.strategy, self.args, self.sources
             )
             self.callbacks.context.update(
                 model=self.model,
@@ -218,20 +212,20 @@ class Trainer:
                 "load_weights(); to resume an interrupted run, use resume_from_checkpoint in a new "
                 "Trainer."
             )
-        run = self._start(resume_from_checkpoint)
+        self._run = start_run(self, resume_from_checkpoint)
         began = time.perf_counter()
         first_step = self.state.global_step
         self.adapter.train_mode()
-        self._fire("on_train_begin", resumed_from=self._restored)
+        self.fire("on_train_begin", resumed_from=self._run.restored_from)
         try:
-            run.run()
+            self._run.loop.run()
             if self.args.load_best_model_at_end:
                 self._load_best()
         except BaseException as error:
-            self._fire("on_train_error", error=error)
+            self.fire("on_train_error", error=error)
             raise
         metrics = self._train_metrics(time.perf_counter() - began, first_step)
-        self._fire("on_train_end", metrics=metrics)
+        self.fire("on_train_end", metrics=metrics)
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
 
     def evaluate(
@@ -252,9 +246,9 @@ class Trainer:
             prefix = f"{metric_key_prefix}_{split}" if split else metric_key_prefix
             metrics.update(prefixed(result.metrics, prefix))
         if len(splits) > 1 or "" not in splits:
-            metrics.update(_means_over_splits(metrics, metric_key_prefix, list(splits)))
-        self._log(metrics)
-        self._fire("on_evaluate", metrics=metrics)
+            metrics.update(means_over_splits(metrics, metric_key_prefix, list(splits)))
+        self.log(metrics)
+        self.fire("on_evaluate", metrics=metrics)
         return metrics
 
     def predict(self, test_dataset: Any, metric_key_prefix: str = "test") -> PredictionOutput:
@@ -262,7 +256,7 @@ class Trainer:
         require_dataset(test_dataset, "test_dataset")
         result = self._run_split(test_dataset, "test", keep_predictions=True)
         metrics = prefixed(result.metrics, metric_key_prefix)
-        self._fire("on_predict", metrics=metrics)
+        self.fire("on_predict", metrics=metrics)
         return PredictionOutput(result.predictions, result.label_ids, metrics)
 
     def save_model(
@@ -290,123 +284,12 @@ class Trainer:
 
     def get_train_dataloader(self) -> Any:
         """Micro-batches of the first epoch, as the loop reads them."""
-        return self._train_feed().batches(0)
+        return self.train_feed().batches(0)
 
     # Wiring.
 
-    def _start(self, resume_from: bool | str | Path | None) -> TrainingLoop:
-        """Everything before the first update; restores a checkpoint when asked to."""
-        graph, args = self.graph, self.args
-        feed = self._train_feed()
-        horizon = plan_horizon(args, feed, graph.adapter)
-        schedulers = composition.build_schedulers(graph, args, horizon.route_updates, self._sources)
-        scaler = self.strategy.create_grad_scaler()
-        self.strategy.prepare_optimization(graph.model, graph.optimizers, schedulers)
-        progress = LogWindow()
-        identity = self._identity(graph, feed, horizon, schedulers, scaler)
-        composition.seed_everything(args.seed)
-        run_id = uuid.uuid4().hex
-        saving.prepare_run_directory(
-            self.run_dir, resuming=bool(resume_from), overwrite=args.overwrite_output_dir
-        )
-        remove_litter(self.run_dir)
-        if resume_from:
-            checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, self.run_dir))
-            resume.check_same_run(checkpoint, identity)
-            run_id = checkpoint.manifest["run_id"]
-            self.state = resume.restore(
-                checkpoint,
-                graph=graph,
-                schedulers=schedulers,
-                strategy=self.strategy,
-                scaler=scaler,
-                callbacks=self.callbacks,
-                progress=progress,
-            )
-            self._restored = checkpoint.path
-        self.state.max_steps = horizon.max_steps
-        self.state.num_train_epochs = args.num_train_epochs
-        self.callbacks.context.update(
-            schedulers=schedulers,
-            horizon=horizon,
-            routes=composition.summarize_routes(graph, args, horizon.route_updates),
-        )
-        self._saver = self._make_saver(graph, schedulers, scaler, progress, identity, run_id)
-        window = AccumulationWindow(
-            model=graph.model,
-            adapter=graph.adapter,
-            strategy=self.strategy,
-            optimizers=graph.optimizers,
-            schedulers=schedulers,
-            scaler=scaler,
-            max_grad_norm=args.max_grad_norm,
-            notify=self._fire,
-            custom_loss=self.custom_loss,
-        )
-        self._schedulers = schedulers
-        return TrainingLoop(
-            args=args,
-            state=self.state,
-            control=self.control,
-            feed=feed,
-            window=window,
-            schedulers=schedulers,
-            horizon=horizon,
-            progress=progress,
-            actions=LoopActions(self._fire, self._log, self._evaluate_in_training, self._save),
-        )
-
-    def _identity(
-        self,
-        graph: composition.Graph,
-        feed: DataFeed,
-        horizon: Horizon,
-        schedulers: SchedulerBundle,
-        scaler: Any,
-    ) -> dict[str, Any]:
-        """What a checkpoint's manifest says about the run it belongs to."""
-        signature = resume.build_signature(
-            args=self.args,
-            graph=graph,
-            feed=feed,
-            horizon=horizon,
-            schedulers=schedulers,
-            strategy=self.strategy,
-            callbacks=self.callbacks,
-            scaling=scaler is not None,
-        )
-        return {
-            "model_type": graph.adapter.spec.model_type,
-            "adapter": graph.adapter.identity,
-            "optimizer_names": sorted(graph.optimizers),
-            "strategy": self.strategy.name,
-            "resume_signature": json.loads(json.dumps(signature, allow_nan=False)),
-        }
-
-    def _make_saver(
-        self,
-        graph: composition.Graph,
-        schedulers: SchedulerBundle,
-        scaler: Any,
-        progress: LogWindow,
-        identity: dict[str, Any],
-        run_id: str,
-    ) -> saving.CheckpointSaver:
-        return saving.CheckpointSaver(
-            run_dir=self.run_dir,
-            run_id=run_id,
-            args=self.args,
-            graph=graph,
-            schedulers=schedulers,
-            strategy=self.strategy,
-            scaler=scaler,
-            callbacks=self.callbacks,
-            progress=progress,
-            identity=identity,
-            extra_files=self.extra_checkpoint_files,
-        )
-
-    def _train_feed(self) -> DataFeed:
+    def train_feed(self) -> DataFeed:
+        """The training data in the order of its plan."""
         dataset = require_dataset(self.train_dataset, "train_dataset")
         plan = self.train_plan or FixedSizePlan(
             len(dataset),
@@ -432,10 +315,12 @@ class Trainer:
 
     # What the loop asks for.
 
-    def _fire(self, event: str, **context: Any) -> None:
+    def fire(self, event: str, **context: Any) -> None:
+        """Call an event on every callback that listens to it."""
         self.callbacks.fire(event, self.args, self.state, self.control, **context)
 
-    def _log(self, values: Mapping[str, Any]) -> None:
+    def log(self, values: Mapping[str, Any]) -> None:
+        """Append a row to the log history and tell the callbacks."""
         row = {
             "step": self.state.global_step,
             "epoch": self.state.epoch,
@@ -443,7 +328,7 @@ class Trainer:
             **values,
         }
         self.state.log_history.append(row)
-        self._fire("on_log", logs=row)
+        self.fire("on_log", logs=row)
 
     def _run_split(self, dataset: Any, name: str, *, keep_predictions: bool) -> SplitResult:
         graph = self.graph
@@ -457,7 +342,7 @@ class Trainer:
             label_names=self.args.label_names,
             compute_metrics=self.compute_metrics,
             preprocess_logits=self.preprocess_logits_for_metrics,
-            on_batch=lambda: self._fire("on_prediction_step"),
+            on_batch=lambda: self.fire("on_prediction_step"),
         )
         return evaluator.run(
             self._feed(dataset, plan),
@@ -465,17 +350,21 @@ class Trainer:
             keep_predictions=keep_predictions,
         )
 
-    def _evaluate_in_training(self) -> bool:
+    def evaluate_in_training(self) -> bool:
+        """Evaluate, let a plateau schedule follow, and say whether this is the best so far."""
+        assert self._run is not None
         metrics = self.evaluate()
         if self.args.lr_scheduler_type == "plateau":
             name = f"eval_{(self.args.metric_for_best_model or 'loss').removeprefix('eval_')}"
-            self._schedulers.step_metric(metrics[name])
+            self._run.schedulers.step_metric(metrics[name])
         return self.args.wants_best_model and update_best(self.args, self.state, metrics)
 
-    def _save(self) -> None:
-        self._fire("on_save")
-        path = self._saver.save(self.state)
-        self._fire("on_checkpoint_saved", checkpoint=path)
+    def save_checkpoint(self) -> None:
+        """Write the checkpoint of this step."""
+        assert self._run is not None
+        self.fire("on_save")
+        path = self._run.saver.save(self.state)
+        self.fire("on_checkpoint_saved", checkpoint=path)
 
     def _load_best(self) -> None:
         name = self.state.best_model_checkpoint
@@ -495,41 +384,3 @@ class Trainer:
             "train_samples_per_second": rate * batch * self.strategy.world_size,
             "train_loss": self.state.loss_total / max(1, steps),
         }
-
-
-def _means_over_splits(
-    metrics: Mapping[str, float], prefix: str, splits: list[str]
-) -> dict[str, float]:
-    """Unweighted means, so that a small split counts as much as a large one."""
-    heads = [f"{prefix}_{split}_" for split in splits]
-    names = {k.removeprefix(heads[0]) for k in metrics if k.startswith(heads[0])}
-    means = {}
-    for name in sorted(names):
-        values = [metrics[head + name] for head in heads if head + name in metrics]
-        if len(values) == len(splits) and name != "samples":
-            means[f"{prefix}_{name}"] = sum(values) / len(values)
-    return means
-
-
-def _check_exclusive(
-    model: Any,
-    model_init: Any,
-    adapter: Any,
-    sources: composition.OptimizationSources,
-) -> None:
-    """Arguments that answer the same question twice."""
-    if (model is None) == (model_init is None):
-        raise ConfigurationError("Give the Trainer either model or model_init, exactly one.")
-    if model_init is not None and (adapter is not None or sources.optimizer is not None):
-        raise ConfigurationError(
-            "model_init builds the model inside the Trainer; a training_adapter or a ready "
-            "optimizer would belong to another one."
-        )
-    if sources.optimizer_class is not None and sources.optimizer is not None:
-        raise ConfigurationError("Give optimizer_cls_and_kwargs or optimizers[0], not both.")
-    if sources.optimizer_factory is not None and (sources.optimizer or sources.optimizer_class):
-        raise ConfigurationError(
-            "optimizer_factory excludes optimizers[0] and optimizer_cls_and_kwargs."
-        )
-    if sources.scheduler_factory is not None and sources.scheduler is not None:
-        raise ConfigurationError("Give scheduler_factory or optimizers[1], not both.")

@@ -1,0 +1,158 @@
+"""From a configured Trainer to a run that stands before its next update."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from voicehub.checkpoints.litter import remove_litter
+from voicehub.checkpoints.reader import open_checkpoint
+from voicehub.optim.bundle import SchedulerBundle
+from voicehub.trainer import composition, resume, saving
+from voicehub.trainer.feed import DataFeed
+from voicehub.trainer.horizon import Horizon, plan_horizon
+from voicehub.trainer.loop import LoopActions, TrainingLoop
+from voicehub.trainer.progress import LogWindow
+from voicehub.trainer.window import AccumulationWindow
+
+if TYPE_CHECKING:
+    from voicehub.trainer.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class StartedRun:
+    """A run that is ready: its loop, and what the Trainer needs while it goes on."""
+
+    loop: TrainingLoop
+    schedulers: SchedulerBundle
+    saver: saving.CheckpointSaver
+    restored_from: Path | None
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What the plan and the data determine, before anything is restored."""
+
+    feed: DataFeed
+    horizon: Horizon
+    schedulers: SchedulerBundle
+    scaler: Any
+    progress: LogWindow
+
+
+def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> StartedRun:
+    """Build what the run needs and restore a checkpoint when asked to.
+
+    Everything that can be refused is refused before the run directory or the model changes;
+    random states are restored last, so that nothing draws after them.
+    """
+    args, graph = trainer.args, trainer.graph
+    parts = _build_parts(trainer)
+    identity = _identity(trainer, parts)
+    composition.seed_everything(args.seed)
+    saving.prepare_run_directory(
+        trainer.run_dir, resuming=bool(resume_from), overwrite=args.overwrite_output_dir
+    )
+    remove_litter(trainer.run_dir)
+    run_id, restored_from = uuid.uuid4().hex, None
+    if resume_from:
+        checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, trainer.run_dir))
+        resume.check_same_run(checkpoint, identity)
+        trainer.state = resume.restore(
+            checkpoint,
+            graph=graph,
+            schedulers=parts.schedulers,
+            strategy=trainer.strategy,
+            scaler=parts.scaler,
+            callbacks=trainer.callbacks,
+            progress=parts.progress,
+        )
+        run_id, restored_from = checkpoint.run_id, checkpoint.path
+    trainer.state.max_steps = parts.horizon.max_steps
+    trainer.state.num_train_epochs = args.num_train_epochs
+    trainer.callbacks.context.update(
+        schedulers=parts.schedulers,
+        horizon=parts.horizon,
+        routes=composition.summarize_routes(graph, args, parts.horizon.route_updates),
+    )
+    saver = saving.CheckpointSaver(
+        run_dir=trainer.run_dir,
+        run_id=run_id,
+        args=args,
+        graph=graph,
+        schedulers=parts.schedulers,
+        strategy=trainer.strategy,
+        scaler=parts.scaler,
+        callbacks=trainer.callbacks,
+        progress=parts.progress,
+        identity=identity,
+        extra_files=trainer.extra_checkpoint_files,
+    )
+    return StartedRun(_build_loop(trainer, parts), parts.schedulers, saver, restored_from)
+
+
+def _build_parts(trainer: Trainer) -> _Parts:
+    args, graph = trainer.args, trainer.graph
+    feed = trainer.train_feed()
+    horizon = plan_horizon(args, feed, graph.adapter)
+    schedulers = composition.build_schedulers(graph, args, horizon.route_updates, trainer.sources)
+    scaler = trainer.strategy.create_grad_scaler()
+    trainer.strategy.prepare_optimization(graph.model, graph.optimizers, schedulers)
+    return _Parts(feed, horizon, schedulers, scaler, LogWindow())
+
+
+def _identity(trainer: Trainer, parts: _Parts) -> dict[str, Any]:
+    """What a checkpoint's manifest says about the run it belongs to."""
+    graph = trainer.graph
+    signature = resume.build_signature(
+        args=trainer.args,
+        graph=graph,
+        feed=parts.feed,
+        horizon=parts.horizon,
+        schedulers=parts.schedulers,
+        strategy=trainer.strategy,
+        callbacks=trainer.callbacks,
+        scaling=parts.scaler is not None,
+    )
+    return {
+        "model_type": graph.adapter.spec.model_type,
+        "adapter": graph.adapter.identity,
+        "optimizer_names": sorted(graph.optimizers),
+        "strategy": trainer.strategy.name,
+        "resume_signature": json.loads(json.dumps(signature, allow_nan=False)),
+    }
+
+
+def _build_loop(trainer: Trainer, parts: _Parts) -> TrainingLoop:
+    graph = trainer.graph
+    window = AccumulationWindow(
+        model=graph.model,
+        adapter=graph.adapter,
+        strategy=trainer.strategy,
+        optimizers=graph.optimizers,
+        schedulers=parts.schedulers,
+        scaler=parts.scaler,
+        max_grad_norm=trainer.args.max_grad_norm,
+        notify=trainer.fire,
+        custom_loss=trainer.custom_loss,
+    )
+    actions = LoopActions(
+        fire=trainer.fire,
+        log=trainer.log,
+        evaluate=trainer.evaluate_in_training,
+        save=trainer.save_checkpoint,
+    )
+    return TrainingLoop(
+        args=trainer.args,
+        state=trainer.state,
+        control=trainer.control,
+        feed=parts.feed,
+        window=window,
+        schedulers=parts.schedulers,
+        horizon=parts.horizon,
+        progress=parts.progress,
+        actions=actions,
+    )
