@@ -22,9 +22,9 @@ from voicehub.cli.training_tables import data_table, routes_table
 from voicehub.reporting import figures
 from voicehub.reporting.console import ConsoleCallback
 from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
-from voicehub.reporting.jsonl import METRICS_FILE, read_metrics
 from voicehub.reporting.summary import RunSummary, alerts_in
 from voicehub.trainer.callbacks import TrainerCallback
+from voicehub.trainer.metrics_file import METRICS_FILE, read_metrics
 
 if TYPE_CHECKING:
     from voicehub.adapters.experiment import Experiment

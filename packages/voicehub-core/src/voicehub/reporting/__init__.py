@@ -1,1 +1,1 @@
-"""Who watches a run: metrics as JSON lines, the console, the HTML report and the summary."""
+"""Who watches a run: the console, the HTML report and the summary."""
