@@ -1,8 +1,8 @@
 """Nested Python state as structures that ``torch.load(weights_only=True)`` reads.
 
-Tensors, numbers, strings, bytes, ``None``, lists, tuples and dicts stay as they are, so an
-optimizer's state looks natural when loaded by hand. NumPy arrays and scalars, sets and deques
-become tagged dicts. Anything that would need code to come back is refused when saving.
+Tensors, numbers, strings, ``None``, lists, tuples and dicts stay as they are, so an optimizer's
+state looks natural when loaded by hand. NumPy arrays and scalars, bytes, complex numbers, sets and
+deques become tagged dicts. Anything that would need code to come back is refused when saving.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def encode_state(
         CheckpointError: a value, named by its path, cannot be stored without code.
     """
     memo = {} if _memo is None else _memo
-    if state is None or type(state) in (bool, int, float, str, bytes, complex):
+    if state is None or type(state) in (bool, int, float, str):
         return state
     if isinstance(state, torch.Tensor):
         return _encode_tensor(state, copy, memo)
@@ -41,6 +41,10 @@ def encode_state(
         return _encode_array(state, where)
     if isinstance(state, np.generic):
         return {_TAG: "numpy-scalar", "value": _encode_array(np.asarray(state), where)}
+    if isinstance(state, complex):
+        return {_TAG: "complex", "value": (state.real, state.imag)}
+    if isinstance(state, (bytes, bytearray)):
+        return {_TAG: "bytes", "value": torch.tensor(list(state), dtype=torch.uint8)}
     if isinstance(state, dict):
         pairs = {
             _encode_key(key, where): encode_state(item, f"{where}[{key!r}]", copy, memo)
@@ -77,6 +81,10 @@ def decode_state(state: Any) -> Any:
             return value.numpy().view(np.dtype(state["dtype"])).reshape(state["shape"])
         if kind == "numpy-scalar":
             return decode_state(value)[()]
+        if kind == "complex":
+            return complex(*value)
+        if kind == "bytes":
+            return bytes(value.tolist())
         if kind == "deque":
             return deque(map(decode_state, value), maxlen=state["maxlen"])
         if kind in ("set", "frozenset"):

@@ -91,7 +91,10 @@ class Checkpoint:
     def document(self, name: str) -> Any:
         """Return the JSON document ``name``."""
         self._require(name)
-        return parse_json((self.path / name).read_bytes())
+        try:
+            return parse_json((self.path / name).read_bytes())
+        except ValueError as error:
+            raise CheckpointCorruptError(f"{self.path / name} is no JSON: {error}.") from error
 
     def _state(self, name: str) -> dict[str, Any]:
         self._require(name)

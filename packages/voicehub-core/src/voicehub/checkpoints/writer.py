@@ -28,7 +28,7 @@ from voicehub.checkpoints.layout import (
     is_complete,
     staging_name,
 )
-from voicehub.checkpoints.litter import discard_checkpoint, remove_staging
+from voicehub.checkpoints.litter import remove_staging
 from voicehub.checkpoints.manifest import FileDigest, build_manifest, complete_mark, hash_file
 from voicehub.checkpoints.owner import write_owner
 from voicehub.checkpoints.rotation import checkpoint_run_id
@@ -94,21 +94,17 @@ def commit(
             _sync_directories(staging)
             _write_synced(staging / COMPLETE_FILE, complete_mark(manifest))
             _sync_directory(staging)
-            _make_way(target, run_id)
-            staging.rename(target)
+            _publish(staging, target, step, run_id)
         except BaseException:
             remove_staging(staging)
             raise
-        _sync_directory(root)
-        (target / OWNER_FILE).unlink()
     return target
 
 
 def _write_files(staging: Path, content: Snapshot) -> dict[str, FileDigest]:
     """Write and sync every file of a snapshot and return the digests by relative name."""
     files: dict[str, FileDigest] = {}
-    model = staging / MODEL_FILE
-    save_file(content.tensors, model, metadata={"format": "pt"})
+    _write_model(staging / MODEL_FILE, content)
     for name, state in content.states.items():
         with _HashingFile(staging / name) as file:
             torch.save(state, cast(BinaryIO, file))
@@ -129,6 +125,17 @@ def _write_files(staging: Path, content: Snapshot) -> dict[str, FileDigest]:
             _sync_file(path)
             files[name] = hash_file(path)
     return files
+
+
+def _write_model(path: Path, content: Snapshot) -> None:
+    try:
+        save_file(content.tensors, path, metadata={"format": "pt"})
+    except (KeyError, TypeError, ValueError) as error:
+        types = sorted({str(tensor.dtype) for tensor in content.tensors.values()})
+        raise CheckpointError(
+            f"safetensors cannot hold these model tensors, whose types are {', '.join(types)}: "
+            f"{error}."
+        ) from error
 
 
 class _HashingFile:
@@ -210,17 +217,29 @@ def _check_place(target: Path, run_id: str) -> None:
         )
 
 
-def _make_way(target: Path, run_id: str) -> None:
-    """Free the place: this run's own checkpoint is replaced, a damaged one is set aside.
+def _publish(staging: Path, target: Path, step: int, run_id: str) -> None:
+    """Rename a finished checkpoint to its final name.
 
-    A resume from an older checkpoint reaches steps that were saved before.
+    A resume from an older checkpoint reaches steps that were saved before: this run's own
+    checkpoint is then replaced, and a damaged one set aside under a name that says so.
     """
-    if not target.exists():
-        return
-    if is_complete(target) and checkpoint_run_id(target) == run_id:
-        discard_checkpoint(target)
-        return
-    target.rename(target.with_name(f"{target.name}.damaged-{os.urandom(4).hex()}"))
+    old: Path | None = None
+    is_ours = False
+    if target.exists():
+        is_ours = is_complete(target) and checkpoint_run_id(target) == run_id
+        damaged = f"{target.name}.damaged-{os.urandom(4).hex()}"
+        old = target.with_name(staging_name(step) if is_ours else damaged)
+        target.rename(old)
+    try:
+        staging.rename(target)
+    except BaseException:
+        if old is not None:
+            old.rename(target)
+        raise
+    _sync_directory(target.parent)
+    (target / OWNER_FILE).unlink()
+    if old is not None and is_ours:
+        shutil.rmtree(old)
 
 
 def _looks_like_checkpoint(path: Path) -> bool:
