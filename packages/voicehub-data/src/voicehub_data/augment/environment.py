@@ -121,13 +121,14 @@ class Reverb(Augmentation):
             return x
         peak = int(np.argmax(np.abs(response)))
         wet = convolve(x, response)[peak : peak + len(x)]
-        return (wet * math.sqrt(power / mean_power(wet))).astype(np.float32)
+        scaled = wet * math.sqrt(power / mean_power(wet))
+        return np.asarray(scaled, dtype=np.float32)
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "files_sha256": self.recordings.fingerprint()}
 
 
-def mean_power(x: NDArray[np.float32]) -> float:
+def mean_power(x: NDArray[np.floating[Any]]) -> float:
     """Mean of squares, in float64."""
     wide = x.astype(np.float64)
     return float(np.dot(wide, wide) / max(1, len(wide)))

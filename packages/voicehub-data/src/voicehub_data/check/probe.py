@@ -143,7 +143,7 @@ def _measure(file: Any, sample_rate: int, digest: Any) -> Levels:
             padded[: len(mono)] = mono
             blocks = padded.reshape(-1, block)
             finite = np.isfinite(blocks)
-            bad.append(~finite.all(axis=1))
+            bad.append(np.logical_not(finite.all(axis=1)))
             peaks.append(np.abs(np.where(finite, blocks, 0.0)).max(axis=1).astype(np.float32))
         if len(samples) < chunk:
             break

@@ -76,7 +76,8 @@ def mel_to_magnitude(
     gram = filters @ filters.T
     for _ in range(iterations):
         energy = energy * (target / (energy @ gram).clamp(min=floor**2))
-    return energy.clamp(min=0.0).pow(1.0 / power)
+    magnitude: Tensor = energy.pow(1.0 / power)
+    return magnitude
 
 
 def _with_frames(spectrum: Tensor, frames: int) -> Tensor:

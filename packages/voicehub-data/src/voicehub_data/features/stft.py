@@ -70,8 +70,8 @@ def stft(
     if audio.shape[-1] < n_fft:
         empty = audio.new_zeros((*audio.shape[:-1], 0, n_fft // 2 + 1))
         return torch.complex(empty, empty)
-    frames = audio.unfold(-1, n_fft, hop_length)
-    return torch.fft.rfft(frames * full)
+    spectrum: Tensor = torch.fft.rfft(audio.unfold(-1, n_fft, hop_length) * full)
+    return spectrum
 
 
 def istft(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -86,7 +86,7 @@ def _read(config: DataSourceConfig, role: Role) -> Manifest:
     return _file_reader(kind)(path, audio_root=root, column_map=config.column_map)
 
 
-def _file_reader(kind: str) -> Any:
+def _file_reader(kind: str) -> Callable[..., Manifest]:
     """The reader of a file format; imported when it is first needed."""
     if kind == "jsonl":
         from voicehub_data.manifest.jsonl import read_jsonl

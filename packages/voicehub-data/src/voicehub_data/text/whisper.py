@@ -23,11 +23,11 @@ def whisper_english_normalizer() -> Callable[[str], str]:
         OptionalDependencyError: transformers is not installed.
     """
     try:
-        from transformers.models.whisper.english_normalizer import EnglishTextNormalizer
+        from transformers.models.whisper import english_normalizer
     except ImportError as error:
         raise OptionalDependencyError(
             "the text normaliser 'whisper-english' needs transformers: pip install transformers; "
             "the preset 'english' needs nothing."
         ) from error
-    normalizer: Callable[[str], str] = EnglishTextNormalizer(_SpellingRules())
-    return normalizer
+    build: Callable[..., Callable[[str], str]] = english_normalizer.EnglishTextNormalizer
+    return build(_SpellingRules())
