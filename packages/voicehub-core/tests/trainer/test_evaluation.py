@@ -30,7 +30,7 @@ def test_the_loss_is_a_mean_over_items_whatever_the_batch(toy: Any, batch: int) 
     torch.manual_seed(0)
     model = toy.FrameRegressor().to(torch.float64)
     data = toy.Frames(10, dtype=torch.float64)
-    expected = float(model(**toy.collate(data.items))["loss"])
+    expected = float(model(**toy.collate(data.items))["loss"].detach())
     metrics = evaluate(toy, model, data, settings={"per_device_eval_batch_size": batch})
     assert metrics["eval_loss"] == pytest.approx(expected, rel=1e-12)
     assert metrics["eval_samples"] == 10

@@ -279,7 +279,7 @@ class TestOwners:
 
     def test_foreign_parameters(self, toy: Any) -> None:
         foreign = torch.optim.SGD([nn.Parameter(torch.zeros(2))], lr=1.0)
-        with pytest.raises(RecipeError, match="not part of the model"):
+        with pytest.raises(RecipeError, match="foreign to the model"):
             self.build(toy, optimizers=(foreign, None))
 
     def test_parameters_in_no_optimizer(self, toy: Any) -> None:
@@ -295,7 +295,7 @@ class TestOwners:
         def factory(name: str, named: Any, args: TrainingArguments) -> torch.optim.Optimizer:
             return torch.optim.SGD(gan.parameters(), lr=1.0)
 
-        with pytest.raises(RecipeError, match="both 'd' and 'g'"):
+        with pytest.raises(RecipeError, match="belongs to route|step twice"):
             self.build(
                 toy,
                 model=gan,
@@ -308,3 +308,26 @@ class TestOwners:
         own = torch.optim.RMSprop(model.parameters(), lr=1e-3)
         trainer = self.build(toy, model=model, optimizers=(own, None))
         assert trainer.graph.optimizers["default"] is own
+
+
+def test_what_a_phase_freezes_by_design_needs_no_optimizer(toy: Any) -> None:
+    spec = ModelTrainingSpec(
+        model_type="toy-frozen",
+        family="toy",
+        support=TrainingSupport.NATIVE,
+        module_paths=("",),
+        phases=(TrainingPhaseSpec(name="default", frozen_component_paths=("hidden",)),),
+    )
+    torch.manual_seed(0)
+    model = toy.FrameRegressor()
+    start = toy.weights(model)
+    trainer = Trainer(
+        model=model,
+        args=toy.arguments(max_steps=2),
+        data_collator=toy.collate,
+        train_dataset=toy.Frames(8),
+        training_adapter=TrainingAdapter(model, spec),
+    )
+    trainer.train()
+    moved = {n for n, v in toy.weights(model).items() if not torch.equal(v, start[n])}
+    assert moved == {"output.weight", "output.bias"}

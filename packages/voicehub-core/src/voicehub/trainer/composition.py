@@ -19,8 +19,8 @@ from torch.optim import SGD, AdamW, Optimizer
 
 from voicehub.adapters.auto import AutoTrainingAdapter
 from voicehub.adapters.base import TrainingAdapter
-from voicehub.adapters.plain import ModuleAdapter
-from voicehub.errors import ConfigurationError, RecipeError
+from voicehub.adapters.routes import check_optimizers
+from voicehub.errors import ConfigurationError
 from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
 from voicehub.optim.groups import NamedParameters, decay_groups, undecayed
 from voicehub.optim.schedules import (
@@ -96,8 +96,6 @@ def make_adapter(model: Any, adapter: TrainingAdapter | None) -> TrainingAdapter
         if adapter.model is not model:
             raise ConfigurationError("training_adapter wraps another model than the one passed.")
         return adapter
-    if isinstance(model, nn.Module):
-        return ModuleAdapter(model)
     return AutoTrainingAdapter.from_model(model)
 
 
@@ -125,7 +123,9 @@ def _create_optimizers(
     adapter: TrainingAdapter, args: TrainingArguments, sources: OptimizationSources
 ) -> dict[str, Optimizer]:
     if sources.optimizer is not None:
-        return {_only_route(adapter, "optimizers"): _owned(sources.optimizer, adapter)}
+        own = {_only_route(adapter, "optimizers"): sources.optimizer}
+        check_optimizers(own, adapter.routes)
+        return own
     exempt = undecayed([adapter.module])
     optimizers = {}
     for name, named in adapter.routes.items():
@@ -144,7 +144,7 @@ def _create_optimizers(
                 exempt=exempt,
             )
         optimizers[name] = _create_optimizer(groups, args, sources)
-    _check_owners(optimizers, adapter)
+    check_optimizers(optimizers, adapter.routes)
     return optimizers
 
 
@@ -172,42 +172,6 @@ def _only_route(adapter: TrainingAdapter, what: str) -> str:
             f"{', '.join(adapter.routes)}. Use optimizer_factory / scheduler_factory."
         )
     return next(iter(adapter.routes))
-
-
-def _owned(optimizer: Optimizer, adapter: TrainingAdapter) -> Optimizer:
-    _check_owners({next(iter(adapter.routes)): optimizer}, adapter)
-    return optimizer
-
-
-def _check_owners(optimizers: Mapping[str, Optimizer], adapter: TrainingAdapter) -> None:
-    """Each trainable parameter has one owner, and owners hold parameters of this model only."""
-    names = {id(p): name for name, p in adapter.module.named_parameters()}
-    owner: dict[int, str] = {}
-    for route, optimizer in optimizers.items():
-        for parameter in (p for group in optimizer.param_groups for p in group["params"]):
-            if id(parameter) not in names:
-                raise RecipeError(
-                    f"The optimizer of route '{route}' holds a parameter of shape "
-                    f"{tuple(parameter.shape)} that is not part of the model. Build optimizers "
-                    "from the parameters they are given."
-                )
-            if id(parameter) in owner:
-                raise RecipeError(
-                    f"Parameter '{names[id(parameter)]}' is in the optimizers of both "
-                    f"'{owner[id(parameter)]}' and '{route}': it would step twice."
-                )
-            owner[id(parameter)] = route
-    idle = [
-        name
-        for name, p in adapter.module.named_parameters()
-        if p.requires_grad and id(p) not in owner
-    ]
-    if idle:
-        shown = ", ".join(idle[:8]) + (" ..." if len(idle) > 8 else "")
-        raise RecipeError(
-            f"{len(idle)} trainable parameters are in no optimizer and would never train: {shown}. "
-            "Add them to a route, or freeze them with requires_grad_(False)."
-        )
 
 
 def build_schedulers(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from voicehub.adapters.base import TrainingAdapter
+from voicehub.adapters.routes import route_names
 from voicehub.errors import ConfigurationError
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.feed import DataFeed
@@ -57,14 +58,13 @@ def plan_horizon(args: TrainingArguments, feed: DataFeed, adapter: TrainingAdapt
 
 def _route_updates(adapter: TrainingAdapter, steps: int) -> dict[str, int]:
     """Updates of each route in ``steps`` steps: phases repeat with a period."""
-    routes = tuple(adapter.routes)
     period = math.lcm(*(phase.frequency for phase in adapter.phases))
-    counts = dict.fromkeys(routes, 0)
+    counts = dict.fromkeys(adapter.routes, 0)
     for step in range(min(period, steps)):
         repeats = (steps - step + period - 1) // period
         joint: set[str] = set()  # phases that step together advance a shared route once
         for phase in adapter.due_phases(step):
-            names = tuple(dict.fromkeys(phase.optimizer_names)) or routes
+            names = route_names(phase)
             if phase.optimizer_step_after_phase:
                 for name in names:
                     counts[name] += repeats

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.adapters.context import TrainingContext
+from voicehub.adapters.routes import route_names
 from voicehub.errors import RecipeError
 from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
 from voicehub.optim.gradients import GradientStash, gradients
@@ -98,12 +99,8 @@ class AccumulationWindow:
         self.max_grad_norm = max_grad_norm
         self.notify = notify
         self.custom_loss = custom_loss
-        self._all_routes = tuple(optimizers)
-        self._routes = {phase.name: self._routes_of(phase) for phase in adapter.phases}
+        self._routes = {phase.name: route_names(phase) for phase in adapter.phases}
         self._owned = {n: self._parameters_of(routes) for n, routes in self._routes.items()}
-
-    def _routes_of(self, phase: TrainingPhaseSpec) -> Routes:
-        return tuple(dict.fromkeys(phase.optimizer_names)) or self._all_routes
 
     def _parameters_of(self, routes: Routes) -> list[nn.Parameter]:
         return [p for name in routes for p in self.optimizers.parameters(name)]
