@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -66,7 +67,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in ("VOICEHUB_DEBUG", "VOICEHUB_DISABLE_PLUGINS", "VOICEHUB_DISABLE_PLUGIN_AUTOLOAD"):
         monkeypatch.delenv(name, raising=False)
     loading.refresh()
+    handlers = list(logging.getLogger().handlers)
     yield directory
+    logging.getLogger().handlers[:] = handlers  # a command that shows logs adds its own
     loading.refresh()
     for module in [name for name in sys.modules if name.split(".")[0] == "toyfamily"]:
         del sys.modules[module]

@@ -102,6 +102,17 @@ def test_evaluation_in_training_and_best_model(cli: Run, work: Path) -> None:
     assert final == pytest.approx(value)  # the weights that were saved are the best ones
 
 
+def test_a_skipped_update_names_its_samples_once(cli: Run, work: Path) -> None:
+    rows = [json.loads(line) for line in (work / "train.jsonl").read_text().splitlines()]
+    rows[3]["x"] = [float("nan")] * 8
+    (work / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    outcome = cli("train", "toy/tiny", *DATA, "--json")
+    assert outcome.code == 0, outcome.stderr
+    skipped = [line for line in outcome.stderr.splitlines() if "Update skipped" in line]
+    assert len(skipped) == outcome.last_json["summary"]["skipped_steps"] > 0
+    assert skipped[0].startswith("warning: Update skipped") and "r3" in skipped[0]
+
+
 def test_the_last_evaluation_is_not_made_twice(cli: Run, work: Path) -> None:
     settings = ("training.eval_strategy=steps", "training.eval_steps=4")
     assert cli("train", "toy/tiny", *DATA, *settings).code == 0

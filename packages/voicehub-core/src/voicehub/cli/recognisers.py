@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from voicehub.cli.logs import show_logs
 from voicehub.cli.options import resolve_device
 from voicehub.errors import UnsupportedTrainingError
 from voicehub.models.lifecycle import PreTrainedRecognitionModel
@@ -22,6 +23,7 @@ def load_recogniser(
     """
     from voicehub.models.auto import AutoModelForSpeechRecognition
 
+    show_logs()
     # The directory of a run stands for the model it ended with.
     inside = Path(name_or_path) / MODEL_DIRECTORY
     source = inside if inside.is_dir() else name_or_path

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voicehub.cli.interrupt import StopOnInterrupt
+from voicehub.cli.logs import show_logs
 from voicehub.cli.output import Interrupted, UsageError, remember_run_directory, say
 from voicehub.cli.recognisers import MODEL_DIRECTORY
 from voicehub.cli.run_record import (
@@ -43,6 +44,7 @@ def run_training(request: RunRequest) -> RunSummary:
     Raises:
         Interrupted: the user stopped it; the message says how to continue.
     """
+    show_logs()
     run_directory = request.run_directory
     resume = resume_from(request)
     prepare_run_directory(run_directory)

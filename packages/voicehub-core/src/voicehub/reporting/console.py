@@ -89,15 +89,6 @@ class ConsoleCallback(TrainerCallback):
         if checkpoint is not None and state.is_world_process_zero:
             self._note(f"saved {getattr(checkpoint, 'name', checkpoint)}")
 
-    def on_step_skipped(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
-    ) -> None:
-        """Say which update was skipped, why, and for which samples."""
-        ids = context.get("ids") or []
-        shown = ", ".join(str(sample) for sample in ids[:4]) + (" ..." if len(ids) > 4 else "")
-        about = f" (samples {shown})" if shown else ""
-        self._note(f"update skipped: {context.get('reason', 'not finite')}{about}")
-
     def on_alert(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
     ) -> None:

@@ -1,0 +1,28 @@
+"""What libraries log while a command runs, on standard error and clear of the live panel."""
+
+from __future__ import annotations
+
+import logging
+import sys
+
+
+class _CurrentStderr(logging.Handler):
+    """Looks the stream up at each message: a live panel replaces it while it is shown."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one message; warnings say that they are."""
+        prefix = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
+        print(f"{prefix}{self.format(record)}", file=sys.stderr, flush=True)
+
+
+def show_logs() -> None:
+    """Show what we and the plugins tell, and warnings of everybody else."""
+    from voicehub.plugins.discovery import entry_points
+    from voicehub.plugins.groups import PLUGIN_API
+
+    root = logging.getLogger()
+    if not any(isinstance(handler, _CurrentStderr) for handler in root.handlers):
+        root.addHandler(_CurrentStderr())
+    own = {"voicehub", *(entry.value for entry in entry_points(PLUGIN_API))}
+    for name in own:
+        logging.getLogger(name).setLevel(logging.INFO)
