@@ -1,0 +1,176 @@
+"""From waveforms to a model's input, as the model was trained.
+
+A processor normalises each utterance over its own samples only if the utterance is processed
+alone: called on a padded batch without an attention mask, wav2vec2's includes the padding in the
+statistics. So utterances are processed one by one and padded here; what an utterance becomes
+never depends on its batch mates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from voicehub.errors import ConfigurationError, DataError
+from voicehub_hf.lengths import downsampling, minimum_input_length, output_lengths
+
+Lengths = TypeVar("Lengths")
+
+#: Window and hop of the Kaldi features of W2V-BERT's processor, in samples (25 and 10 ms).
+_KALDI_WINDOW, _KALDI_HOP = 400, 160
+
+
+class ModelInputs(NamedTuple):
+    """A batch for a CTC model.
+
+    Attributes:
+        inputs: Keyword arguments of the model's ``forward``: ``input_values`` (B, samples) or
+            ``input_features`` (B, frames, bins), float32, padded on the right to the longest;
+            ``attention_mask`` (B, samples or frames), int64, where the model was trained with one.
+        lengths: Valid samples or feature frames of each utterance, (B,), int64: what
+            :func:`voicehub_hf.lengths.output_lengths` takes.
+    """
+
+    inputs: dict[str, torch.Tensor]
+    lengths: torch.Tensor
+
+
+def feature_extractor_of(processor: Any) -> Any:
+    """Return the feature extractor of a processor, or the feature extractor itself."""
+    return getattr(processor, "feature_extractor", processor)
+
+
+def processor_sample_rate(processor: Any) -> int:
+    """Return the sampling rate in Hz that the processor expects."""
+    return int(feature_extractor_of(processor).sampling_rate)
+
+
+def prepare_features(
+    processor: Any, waveforms: Sequence[np.ndarray | torch.Tensor], sample_rate: int
+) -> ModelInputs:
+    """Turn waveforms into the input of the processor's model.
+
+    Args:
+        processor: Processor or feature extractor of one of the five CTC classes.
+        waveforms: Mono, each (samples,), float in [-1, 1].
+        sample_rate: Their rate in Hz.
+
+    Raises:
+        DataError: The rate is not the processor's; a waveform is not mono; a waveform is too
+            short for one feature frame. The message gives its position in the batch.
+        ConfigurationError: The processor pads on the left.
+    """
+    extractor = feature_extractor_of(processor)
+    _check_extractor(extractor, sample_rate)
+    if not waveforms:
+        raise DataError("prepare_features needs at least one waveform; the batch is empty.")
+    name = extractor.model_input_names[0]
+    rows = [_features(extractor, name, wave, i) for i, wave in enumerate(waveforms)]
+    lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
+    longest = int(lengths.max())
+    padded = rows[0].new_full((len(rows), longest, *rows[0].shape[1:]), extractor.padding_value)
+    for row, target in zip(rows, padded, strict=True):
+        target[: len(row)] = row
+    inputs = {name: padded}
+    if name == "input_features" or extractor.return_attention_mask:
+        inputs["attention_mask"] = (torch.arange(longest) < lengths[:, None]).long()
+    return ModelInputs(inputs, lengths)
+
+
+def feature_lengths(processor: Any, num_samples: Lengths) -> Lengths:
+    """Return the length of the model's input for clips of ``num_samples`` samples.
+
+    The samples themselves for waveform models; valid feature frames for log-mel models. Accepts
+    and returns an ``int``, a NumPy array or a torch tensor.
+    """
+    samples: Any = num_samples
+    extractor = feature_extractor_of(processor)
+    kind = type(extractor).__name__
+    if kind == "SeamlessM4TFeatureExtractor":
+        frames = (samples - _KALDI_WINDOW) // _KALDI_HOP + 1
+        return frames * (frames > 0) // extractor.stride  # type: ignore[no-any-return]
+    if kind == "ParakeetFeatureExtractor":
+        return samples // extractor.hop_length  # type: ignore[no-any-return]
+    if extractor.model_input_names[0] == "input_values":
+        return num_samples
+    raise ConfigurationError(f"No length formula for the feature extractor {kind}.")
+
+
+def output_frames(config: Any, processor: Any, num_samples: Lengths) -> Lengths:
+    """Return how many CTC frames the model emits for clips of ``num_samples`` samples."""
+    return output_lengths(config, feature_lengths(processor, num_samples))
+
+
+def minimum_samples(config: Any, processor: Any) -> int:
+    """Return the shortest clip, in samples, that the processor and the model accept."""
+    extractor = feature_extractor_of(processor)
+    inputs = minimum_input_length(config)
+    kind = type(extractor).__name__
+    if kind == "SeamlessM4TFeatureExtractor":
+        # Features are divided by their standard deviation over time: one frame has none.
+        frames = max(2, inputs * extractor.stride)
+        return _KALDI_WINDOW + (frames - 1) * _KALDI_HOP
+    if kind == "ParakeetFeatureExtractor":
+        return max(2, inputs) * int(extractor.hop_length)
+    return inputs
+
+
+def frame_seconds(config: Any, processor: Any) -> float:
+    """Return the seconds between two CTC frames."""
+    extractor = feature_extractor_of(processor)
+    kind = type(extractor).__name__
+    per_input = 1
+    if kind == "SeamlessM4TFeatureExtractor":
+        per_input = _KALDI_HOP * extractor.stride
+    elif kind == "ParakeetFeatureExtractor":
+        per_input = extractor.hop_length
+    return downsampling(config) * per_input / processor_sample_rate(processor)
+
+
+def _check_extractor(extractor: Any, sample_rate: int) -> None:
+    if sample_rate != extractor.sampling_rate:
+        raise DataError(
+            f"The audio has {sample_rate} Hz, the model's processor expects "
+            f"{extractor.sampling_rate} Hz. Resample before preparing features."
+        )
+    if extractor.padding_side != "right":
+        raise ConfigurationError(
+            f"The processor pads on the {extractor.padding_side}; CTC frames are counted from the "
+            "start, so padding_side must be 'right'."
+        )
+
+
+def _features(extractor: Any, name: str, waveform: Any, position: int) -> torch.Tensor:
+    samples = np.asarray(waveform, dtype=np.float32)
+    if samples.ndim != 1:
+        raise DataError(
+            f"Waveform {position} of the batch has shape {samples.shape}; expected (samples,). "
+            "Mix channels down to mono first."
+        )
+    # Fewer than two feature frames have no deviation to normalise by: NaN would follow.
+    shortest = _shortest_normalisable(extractor)
+    if len(samples) < shortest:
+        raise DataError(
+            f"Waveform {position} of the batch has {len(samples)} samples; the processor needs "
+            f"at least {shortest} ({shortest / extractor.sampling_rate:.3f} s)."
+        )
+    features = extractor(
+        samples, sampling_rate=extractor.sampling_rate, return_tensors="pt", padding=True
+    )
+    row: torch.Tensor = features[name][0].float()
+    if name == "input_features":
+        # The processors append a masked row to odd lengths or for the last window; cut it off.
+        row = row[: int(features["attention_mask"][0].sum())]
+    return row
+
+
+def _shortest_normalisable(extractor: Any) -> int:
+    kind = type(extractor).__name__
+    if kind == "SeamlessM4TFeatureExtractor":
+        return _KALDI_WINDOW + _KALDI_HOP
+    if kind == "ParakeetFeatureExtractor":
+        return 2 * int(extractor.hop_length)
+    return 1

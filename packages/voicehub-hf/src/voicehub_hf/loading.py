@@ -1,0 +1,210 @@
+"""Reading checkpoints of the five CTC classes: weights from safetensors alone, no code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
+from voicehub_hf.encoders import CTC_ENCODERS, CTCEncoder, ctc_encoder
+from voicehub_hf.processors import build_processor
+
+
+class LoadedCTC(NamedTuple):
+    """A checkpoint in memory.
+
+    Attributes:
+        model: The CTC model, in evaluation mode, on the CPU.
+        processor: Its processor; the feature extractor alone where the checkpoint has no
+            tokenizer, as self-supervised ones do not.
+        encoder: The table entry of its type.
+        new_parameters: Names of parameters that the checkpoint does not hold, and which
+            were drawn from torch's global generator.
+    """
+
+    model: Any
+    processor: Any
+    encoder: CTCEncoder
+    new_parameters: tuple[str, ...]
+
+
+def load_ctc(
+    directory_or_id: str | Path,
+    revision: str | None = None,
+    local_files_only: bool | None = None,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """Load a CTC model and its processor; see :func:`load_checkpoint`."""
+    loaded = load_checkpoint(
+        directory_or_id, revision=revision, local_files_only=local_files_only, **options
+    )
+    return loaded.model, loaded.processor
+
+
+def load_checkpoint(
+    directory_or_id: str | Path,
+    *,
+    revision: str | None = None,
+    local_files_only: bool | None = None,
+    model_type: str | None = None,
+    vocab_size: int | None = None,
+    pad_token_id: int | None = None,
+    dtype: Any = None,
+) -> LoadedCTC:
+    """Load a checkpoint with or without a CTC head.
+
+    Args:
+        directory_or_id: A local directory, or the id of a repository on the Hugging Face Hub.
+        revision: Branch, tag or commit of a Hub id.
+        local_files_only: Touch no network. By default true for a local directory only.
+        model_type: Accept this type alone.
+        vocab_size: Size of the output. Where it differs from the checkpoint's, or the checkpoint
+            has no head, the head is drawn anew. Required for a checkpoint without a head.
+        pad_token_id: CTC blank; goes with ``vocab_size``.
+        dtype: Data type of the weights; float32 by default, which training needs.
+
+    Raises:
+        ConfigurationError: The checkpoint is of another type, or has no head and no size is given.
+        CheckpointError: Nothing is there, or the weights are not in safetensors files.
+        CheckpointMismatchError: Weights of the encoder are missing or have other shapes.
+    """
+    import torch
+
+    source, local = _source(directory_or_id, local_files_only)
+    fetch: dict[str, Any] = {"revision": revision, "local_files_only": local}
+    config, encoder = _config(source, fetch, model_type)
+    if Path(source).is_dir():
+        _refuse_pickles(Path(source))
+    if vocab_size is not None:
+        config.vocab_size = vocab_size
+    if pad_token_id is not None:
+        config.pad_token_id = pad_token_id
+    _require_vocabulary(source, config, encoder, vocab_size)
+    model, info = _weights(source, config, encoder, fetch, dtype or torch.float32)
+    new = _check_coverage(source, encoder, info)
+    return LoadedCTC(model.eval(), _processor(source, encoder, fetch), encoder, new)
+
+
+def _source(name: str | Path, local_files_only: bool | None) -> tuple[str, bool]:
+    path = Path(name)
+    if path.is_dir():
+        return str(path), True
+    looks_local = isinstance(name, Path) or path.is_absolute() or str(name).startswith((".", "~"))
+    if looks_local or len(path.parts) > 2:
+        raise CheckpointError(f"There is no directory {path} to load a CTC model from.")
+    return str(name), bool(local_files_only)
+
+
+def _config(source: str, fetch: dict[str, Any], wanted: str | None) -> tuple[Any, CTCEncoder]:
+    """Read the type before transformers does, so that a wrong one is refused by name."""
+    from transformers import AutoConfig, PreTrainedConfig
+
+    try:
+        found, _ = PreTrainedConfig.get_config_dict(source, **fetch)
+    except (OSError, json.JSONDecodeError) as error:
+        raise CheckpointError(f"Cannot read config.json of {source}: {error}") from error
+    model_type = found.get("model_type")
+    if model_type not in CTC_ENCODERS:
+        raise ConfigurationError(
+            f"{source} holds a model of type '{model_type}'; a CTC model of one of these types "
+            f"was expected: {', '.join(CTC_ENCODERS)}."
+        )
+    encoder = CTC_ENCODERS[model_type]
+    if wanted is not None and ctc_encoder(wanted) is not encoder:
+        raise ConfigurationError(
+            f"{source} holds a model of type '{model_type}', but '{ctc_encoder(wanted).model_type}'"
+            f" was asked for."
+        )
+    return AutoConfig.from_pretrained(source, trust_remote_code=False, **fetch), encoder
+
+
+def _refuse_pickles(directory: Path) -> None:
+    if any(directory.glob("*.safetensors")):
+        return
+    pickles = sorted(path.name for pattern in ("*.bin", "*.pt") for path in directory.glob(pattern))
+    if pickles:
+        raise CheckpointError(
+            f"{directory} holds its weights in {', '.join(pickles)}. Such files are pickles and can "
+            "run code when read; they are refused. Convert them with save_pretrained of a trusted "
+            "transformers installation, which writes model.safetensors."
+        )
+    raise CheckpointError(f"{directory} holds no weights: no *.safetensors file.")
+
+
+def _require_vocabulary(
+    source: str, config: Any, encoder: CTCEncoder, vocab_size: int | None
+) -> None:
+    architectures = getattr(config, "architectures", None) or []
+    if encoder.architecture in architectures or vocab_size is not None:
+        return
+    shown = ", ".join(architectures) or "no architecture"
+    raise ConfigurationError(
+        f"{source} has no CTC head (its config names {shown}). Give vocab_size, the number of "
+        "tokens, to start one."
+    )
+
+
+def _weights(
+    source: str, config: Any, encoder: CTCEncoder, fetch: dict[str, Any], dtype: Any
+) -> tuple[Any, dict[str, Any]]:
+    import transformers
+
+    try:
+        loaded: tuple[Any, dict[str, Any]] = getattr(
+            transformers, encoder.architecture
+        ).from_pretrained(
+            source,
+            config=config,
+            dtype=dtype,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+            **fetch,
+        )
+    except OSError as error:
+        raise CheckpointError(f"Cannot load weights of {source}: {error}") from error
+    return loaded
+
+
+def _check_coverage(source: str, encoder: CTCEncoder, info: dict[str, Any]) -> tuple[str, ...]:
+    """Let only the head and the mask vector be new; return the names of new parameters."""
+    new = {str(key) for key in info["missing_keys"]}
+    new |= {str(entry[0]) for entry in info["mismatched_keys"]}
+    allowed = (f"{encoder.head_name}.", f"{encoder.base_name}.masked_spec_embed")
+    strangers = sorted(name for name in new if not name.startswith(allowed))
+    if strangers:
+        raise CheckpointMismatchError(
+            f"{source} lacks {len(strangers)} weights of {encoder.architecture}, or holds them in "
+            f"another shape: {', '.join(strangers[:5])}{', ...' if len(strangers) > 5 else ''}."
+        )
+    return tuple(sorted(new))
+
+
+def _processor(source: str, encoder: CTCEncoder, fetch: dict[str, Any]) -> Any:
+    import transformers
+
+    extractor_class = getattr(transformers, encoder.feature_extractor_class)
+    try:
+        extractor = extractor_class.from_pretrained(source, **fetch)
+    except OSError as error:
+        raise CheckpointError(f"{source} has no feature extractor: {error}") from error
+    tokenizer = _tokenizer(source, fetch)
+    if tokenizer is None:
+        return extractor
+    return build_processor(encoder.model_type, extractor, tokenizer)
+
+
+def _tokenizer(source: str, fetch: dict[str, Any]) -> Any:
+    """Return the checkpoint's tokenizer, or ``None`` where it has none."""
+    from transformers import AutoTokenizer
+    from transformers.utils import cached_file
+
+    names = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
+    found = (
+        cached_file(source, name, _raise_exceptions_for_missing_entries=False, **fetch)
+        for name in names
+    )
+    if not any(found):
+        return None
+    return AutoTokenizer.from_pretrained(source, trust_remote_code=False, **fetch)

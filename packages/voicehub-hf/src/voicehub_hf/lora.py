@@ -1,0 +1,114 @@
+"""Low-rank adapters (Hu et al. 2021) on CTC models, through peft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from voicehub.errors import ConfigurationError
+from voicehub_hf.encoders import ctc_encoder, unwrapped
+from voicehub_hf.wavlm_attention import call_attention_projections, restore_attention
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+
+def add_lora(
+    model: nn.Module,
+    rank: int = 8,
+    alpha: float = 16,
+    dropout: float = 0.0,
+    target_modules: Sequence[str] | str | None = None,
+    *,
+    train_head: bool = True,
+) -> PeftModel:
+    """Freeze ``model`` and put adapters on its linear layers.
+
+    The model is changed in place and returned inside a ``peft.PeftModel``, whose
+    ``save_pretrained`` writes adapters that plain peft loads. WavLM's attention is made to call
+    its projections (see :mod:`voicehub_hf.wavlm_attention`); in plain transformers merge the
+    loaded adapters (``merge_and_unload``) before use.
+
+    Args:
+        model: One of the five CTC models.
+        rank: r; each adapted layer gains r * (inputs + outputs) parameters.
+        alpha: The update is scaled by alpha / r.
+        dropout: Dropout of the adapters' input.
+        target_modules: Suffixes of module names, or a regular expression over whole names; the
+            query and value projections by default.
+        train_head: Train the CTC head too, and save it with the adapters.
+
+    Raises:
+        ConfigurationError: No module matches, or a setting is out of range; for no match the
+            message lists the names that could.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    if rank < 1 or alpha <= 0 or not 0 <= dropout < 1:
+        raise ConfigurationError(
+            f"LoRA needs rank >= 1, alpha > 0 and 0 <= dropout < 1; got rank={rank}, "
+            f"alpha={alpha}, dropout={dropout}."
+        )
+    encoder = ctc_encoder(model)
+    targets = encoder.lora_targets if target_modules is None else target_modules
+    config = LoraConfig(
+        r=rank,
+        lora_alpha=alpha,  # type: ignore[arg-type]  # peft divides it; fractions are fine
+        lora_dropout=dropout,
+        target_modules=targets if isinstance(targets, str) else list(targets),
+        modules_to_save=[encoder.head_name] if train_head else None,
+    )
+    _check_targets(model, config, encoder.head_name)
+    adapted = get_peft_model(model, config)  # type: ignore[arg-type]
+    call_attention_projections(adapted)
+    return adapted
+
+
+def merge_lora(model: nn.Module) -> Any:
+    """Fold the adapters into the weights; return the transformers model without peft.
+
+    The model is changed in place. A model without adapters is returned as it is.
+    """
+    merge = getattr(model, "merge_and_unload", None)
+    if not callable(merge):
+        return model
+    merged: Any = merge(safe_merge=True)
+    restore_attention(merged)
+    return merged
+
+
+def lora_parameter_count(model: nn.Module) -> int:
+    """Return the number of parameters in low-rank matrices (the CTC head not included)."""
+    return sum(p.numel() for name, p in model.named_parameters() if ".lora_" in name)
+
+
+def linear_module_suffixes(model: nn.Module) -> list[str]:
+    """Return the last name parts of the linear layers that adapters can go on, sorted."""
+    head = ctc_encoder(model).head_name
+    names = {
+        name.rsplit(".", 1)[-1]
+        for name, module in unwrapped(model).named_modules()
+        if isinstance(module, nn.Linear)
+    }
+    return sorted(names - {head})
+
+
+def _check_targets(model: nn.Module, config: Any, head_name: str) -> None:
+    from peft.tuners.tuners_utils import check_target_module_exists
+
+    names = [name for name, _ in model.named_modules() if name]
+    matched = [name for name in names if check_target_module_exists(config, name)]
+    wanted = config.target_modules
+    if not matched:
+        shown = wanted if isinstance(wanted, str) else ", ".join(sorted(wanted))
+        raise ConfigurationError(
+            f"LoRA target_modules ({shown}) match no module of {type(model).__name__}. "
+            f"Candidates: {', '.join(linear_module_suffixes(model))}."
+        )
+    if config.modules_to_save and any(n.split(".")[0] == head_name for n in matched):
+        raise ConfigurationError(
+            f"LoRA target_modules match the CTC head '{head_name}', which trains in full. "
+            "Take it out of target_modules, or pass train_head=False."
+        )
