@@ -156,6 +156,24 @@ class TestRefusals:
         with pytest.raises(DataError, match="truncated"):
             load_audio(path, sample_rate=16000)
 
+    @pytest.mark.parametrize("rate", [1, 3_000_000])
+    def test_absurd_rates(self, write_audio, rate):
+        path = write_audio("a.wav", 0.5)
+        content = bytearray(path.read_bytes())
+        content[24:28] = rate.to_bytes(4, "little")
+        path.write_bytes(content)
+        with pytest.raises(DataError, match=f"sample rate of {rate} Hz"):
+            load_audio(path, sample_rate=16000)
+
+    def test_a_header_that_promises_terabytes(self, write_audio):
+        path = write_audio("a.flac", 0.5)
+        content = bytearray(path.read_bytes())
+        content[21] |= 0x0F
+        content[22:26] = b"\xff" * 4
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="truncated"):
+            load_audio(path, sample_rate=16000)
+
     @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
     def test_not_finite(self, write_audio, bad):
         samples = np.zeros(100, np.float32)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from voicehub.errors import ConfigurationError, DataError
-from voicehub_data.manifest import ManifestRow, read_manifest, rows_digest, write_manifest
+from voicehub_data.manifest import (
+    ManifestRow,
+    read_manifest,
+    read_manifests,
+    rows_digest,
+    write_manifest,
+)
 
 
 def rows(tmp_path):
@@ -51,3 +57,22 @@ def test_what_cannot_be_written(tmp_path):
     blocked.write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         write_manifest(rows(tmp_path), blocked / "m.jsonl")
+
+
+def test_join(write_jsonl):
+    one = write_jsonl([{"id": "a", "audio_filepath": "1.wav"}], "one.jsonl")
+    two = write_jsonl([{"id": "b", "audio_filepath": "2.wav"}], "two.jsonl")
+    three = write_jsonl(
+        [{"id": "a", "audio_filepath": "3.wav"}, {"id": "c", "audio_filepath": "4.wav"}],
+        "three.jsonl",
+    )
+    joined = read_manifests([one, {"path": str(two)}, three])
+    assert [row.id for row in joined] == ["a", "b", "three:a", "three:c"]
+    assert [row.audio_filepath.name for row in joined] == ["1.wav", "2.wav", "3.wav", "4.wav"]
+    assert joined.notes == (f"{three}: ids occur in an earlier source; 'three:' put in front",)
+    assert joined.digest != read_manifests([two, one, three]).digest
+    assert read_manifests([one]) == read_manifest(one)
+    thrice = read_manifests([one, one, one])
+    assert [row.id for row in thrice] == ["a", "one:a", "one.2:a"]
+    with pytest.raises(DataError, match="no data source"):
+        read_manifests([])

@@ -29,7 +29,12 @@ END_TOLERANCE = 0.06
 # MP3 lengths come from a tag or an estimate; two MPEG frames of difference are no damage.
 MP3_TOLERANCE_FRAMES = 2 * 1152
 
+# Rates beyond these come from damaged headers; resampling from 1 Hz would fill the memory.
+_PLAUSIBLE_RATES = range(1_000, 1_000_001)
+
 _BLOCK_FRAMES = 1 << 16
+# A damaged header may promise terabytes: longer reads than this allocate as they go.
+_TRUSTED_FRAMES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +91,7 @@ def open_audio(path: str | Path) -> Any:
             raise DataError(f"{path}: expected an audio file, found a directory.")
         if size == 0:
             raise DataError(f"{path}: the file is empty (zero bytes); restore it or drop the row.")
-        return _without_seeking_to_unknown_ends(soundfile.SoundFile(path))
+        return _accepted(soundfile.SoundFile(path), path)
     except FileNotFoundError:
         raise DataError(
             f"{path}: no such audio file. Check the path in the manifest and the folder that its "
@@ -101,9 +106,16 @@ def open_audio(path: str | Path) -> Any:
         ) from error
 
 
-def _without_seeking_to_unknown_ends(file: Any) -> Any:
-    """soundfile seeks after every read, which fails at the end of a stream of unknown length."""
+def _accepted(file: Any, path: Path) -> Any:
+    """The file, made fit for reading, or a :class:`DataError` where its header is absurd."""
+    if int(file.samplerate) not in _PLAUSIBLE_RATES:
+        file.close()
+        raise DataError(
+            f"{path}: the header states a sample rate of {file.samplerate} Hz; the file is "
+            "damaged. Re-export it or remove the row."
+        )
     if info_of(file).frames < 0:
+        # soundfile seeks after every read, which fails at the end of a stream of unknown length.
         file.seekable = lambda: False
     return file
 
@@ -186,7 +198,7 @@ def read_frames(file: Any, path: str | Path, start: int, count: int | None) -> N
     try:
         if start:
             _skip_to(file, start)
-        samples = _read_to_end(file) if count is None else _read(file, count)
+        samples = _read_some(file, count)
     except (soundfile.SoundFileError, RuntimeError) as error:
         raise DataError(
             f"{path}: decoding fails at frame {start} or later ({_reason(error)}). The file is "
@@ -216,11 +228,18 @@ def _read(file: Any, count: int) -> NDArray[np.float32]:
     return samples
 
 
-def _read_to_end(file: Any) -> NDArray[np.float32]:
-    """Read block by block, for a stream whose header states no length."""
-    blocks = [_read(file, _BLOCK_FRAMES)]
-    while len(blocks[-1]) == _BLOCK_FRAMES:
-        blocks.append(_read(file, _BLOCK_FRAMES))
+def _read_some(file: Any, count: int | None) -> NDArray[np.float32]:
+    """Read ``count`` frames, or to the end where it is None; fewer where the file ends before."""
+    if count is not None and count <= _TRUSTED_FRAMES:
+        return _read(file, count)
+    blocks: list[NDArray[np.float32]] = []
+    left = math.inf if count is None else count
+    while left > 0:
+        wanted = int(min(left, _BLOCK_FRAMES))
+        blocks.append(_read(file, wanted))
+        if len(blocks[-1]) < wanted:
+            break
+        left -= wanted
     return np.concatenate(blocks)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from voicehub_data.manifest.join import join_manifests, read_manifests
 from voicehub_data.manifest.reader import read_manifest
 from voicehub_data.manifest.rows import Manifest, ManifestRow, RowProblem, rows_digest
 from voicehub_data.manifest.writer import write_manifest
@@ -10,7 +11,9 @@ __all__ = [
     "Manifest",
     "ManifestRow",
     "RowProblem",
+    "join_manifests",
     "read_manifest",
+    "read_manifests",
     "rows_digest",
     "write_manifest",
 ]

@@ -57,7 +57,8 @@ def _csv_cells(file: TextFile) -> Iterator[Cells]:
         except csv.Error as error:
             yield (
                 start,
-                f"not CSV ({error}); a quotation mark opened on this line may not be closed",
+                f"not CSV ({error}), so that this row and all behind it are lost; a quotation mark "
+                "opened on this line may not be closed",
             )
             return
         if cells is None:
