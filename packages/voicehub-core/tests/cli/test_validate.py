@@ -155,3 +155,9 @@ def test_a_preset_without_a_model_type(work: Path) -> None:
     (work / "configs").mkdir()
     (work / "configs/bare.yaml").write_text("name: bare\n")
     assert "sets no model_type" in str(problem(preset="bare"))
+
+
+def test_a_setting_of_another_trainer_says_what_to_do_here(work: Path) -> None:
+    message = str(problem("training.do_train=true"))
+    assert "unknown key 'training.do_train'" in message
+    assert "call trainer.train()" in message

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.errors import ConfigurationError, RecipeError
@@ -172,7 +172,7 @@ def test_phases_that_share_a_route_each_take_their_own_mean(toy: Any) -> None:
             max_steps=1,
             per_device_train_batch_size=1,
             gradient_accumulation_steps=4,
-        ),  # fmt: skip
+        ),
         data_collator=toy.collate,
         train_dataset=toy.Frames(4, dtype=torch.float64),
         training_adapter=GanAdapter(gan, spec),

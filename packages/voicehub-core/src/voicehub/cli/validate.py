@@ -191,12 +191,21 @@ def _unknown(
     elsewhere = [other for other in all_keys(config_class) if other.rsplit(".", 1)[-1] == leaf]
     if elsewhere and not near:
         best, guess = elsewhere[0], f" '{elsewhere[0]}' is where '{leaf}' goes."
-    if any(file.package == key and key not in siblings for file in composition.sources):
+    if section == "training." and leaf in _elsewhere_settings():
+        guess, best = f" Instead: {_elsewhere_settings()[leaf]}.", None
+    elif any(file.package == key and key not in siblings for file in composition.sources):
         # An experiment without the header lands below its own folder's name.
         guess = " Its first line must be '# @package _global_'."
     elif best is None and siblings:
         guess = f" Valid here: {', '.join(sorted(siblings))}."
     return Problem(key, "unknown", source, f"unknown key '{key}' ({source}).{guess}", best)
+
+
+def _elsewhere_settings() -> Mapping[str, str]:
+    """What to do for names that other trainers have as settings."""
+    from voicehub.trainer.arguments import NOT_SETTINGS
+
+    return NOT_SETTINGS
 
 
 def _merged(problems: Sequence[Problem], given: Mapping[str, Problem]) -> list[Problem]:

@@ -24,7 +24,7 @@ IntervalStrategy = Literal["no", "steps", "epoch"]
 _T = TypeVar("_T")
 
 # Names that users of other trainers write, and what to do here instead.
-_NOT_HERE = {
+NOT_SETTINGS = {
     "do_train": "call trainer.train()",
     "do_eval": "set eval_strategy, or call trainer.evaluate()",
     "disable_tqdm": "progress is a callback; the Trainer draws none by itself",
@@ -46,9 +46,9 @@ def _named_errors(cls: type[_T]) -> type[_T]:
                     "not both."
                 )
             kwargs["eval_strategy"] = kwargs.pop("evaluation_strategy")
-        for name in kwargs.keys() & _NOT_HERE.keys():
+        for name in kwargs.keys() & NOT_SETTINGS.keys():
             raise ConfigurationError(
-                f"TrainingArguments: '{name}' is not a setting here: {_NOT_HERE[name]}."
+                f"TrainingArguments: '{name}' is not a setting here: {NOT_SETTINGS[name]}."
             )
         try:
             validated_init(self, *args, **kwargs)

@@ -15,6 +15,7 @@ from voicehub.checkpoints.reader import open_checkpoint
 from voicehub.data.plan import BatchPlan, FixedSizePlan
 from voicehub.errors import ConfigurationError
 from voicehub.optim.schedules import Scheduler
+from voicehub.plugins import hooks
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.strategies.registry import resolve_strategy
 from voicehub.trainer import composition, saving
@@ -38,6 +39,7 @@ from voicehub.trainer.feed import (
     choose_collator,
     require_dataset,
 )
+from voicehub.trainer.health import HealthCallback
 from voicehub.trainer.metrics_file import MetricsFile
 from voicehub.trainer.reporters import make_reporters
 from voicehub.trainer.start import StartedRun, start_run
@@ -140,14 +142,17 @@ class Trainer:
         self.fire("on_init_end")
 
     def _default_callbacks(self) -> list[TrainerCallback | type[TrainerCallback]]:
-        defaults: list[TrainerCallback | type[TrainerCallback]] = [MetricsFile()]
+        defaults: list[TrainerCallback | type[TrainerCallback]] = [
+            MetricsFile(),
+            HealthCallback(self.alert),
+        ]
         if self.args.early_stopping_patience is not None:
             defaults.append(
                 EarlyStoppingCallback(
                     self.args.early_stopping_patience, self.args.early_stopping_threshold
                 )
             )
-        return [*defaults, *make_reporters(self.args)]
+        return [*defaults, *make_reporters(self.args), *hooks.callbacks(self.args)]
 
     def _make_custom_loss(self, function: LossFunction | None) -> CustomLoss | None:
         if function is None:
@@ -285,6 +290,13 @@ class Trainer:
     def get_train_dataloader(self) -> Any:
         """Micro-batches of the first epoch, as the loop reads them."""
         return self.train_feed().batches(0)
+
+    def alert(self, name: str, advice: str) -> None:
+        """Tell the user of trouble: a row in the metrics file, and ``on_alert``."""
+        text = f"{name}: {advice}."
+        logger.warning("%s", text)
+        self.log({"alert": text})
+        self.fire("on_alert", alert=text)
 
     # Wiring.
 
