@@ -380,3 +380,18 @@ def test_pinning_reaches_every_tensor_of_a_batch(keyed_noise, workers, assert_eq
     batches = load(keyed_noise(), collate_fn=collator, pin_memory=True, num_workers=workers)
     assert all(batch["x"].is_pinned() for batch in batches)
     assert_equal(batches, load(keyed_noise(), collate_fn=collator))
+
+
+class ElaborateError(DataError):
+    """An error of a plugin that wants more than a message."""
+
+    def __init__(self, message, code):
+        super().__init__(message)
+        self.code = code
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_errors_that_want_more_than_a_message_become_data_errors(workers):
+    with pytest.raises(DataError, match=r"sample 13.*: bad codec") as caught:
+        load(Broken(ElaborateError("bad codec", 7)), num_workers=workers)
+    assert type(caught.value) is DataError

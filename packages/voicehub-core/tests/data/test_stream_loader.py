@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ import torch
 from torch.utils.data import IterableDataset
 
 from voicehub.data.collate import default_data_collator
-from voicehub.data.loader import build_loader
+from voicehub.data.loader import DeadWorkerError, build_loader
 from voicehub.data.plan import FixedSizePlan, StreamPlan
 from voicehub.errors import ConfigurationError, DataError
 
@@ -79,3 +81,14 @@ def test_streams_and_plans_must_match():
         load(Stream(), FixedSizePlan(11, 3))
     with pytest.raises(ConfigurationError, match="StreamPlan"):
         load([1, 2, 3])
+
+
+class Dying(IterableDataset):
+    def __iter__(self):
+        yield {"i": 0}
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_worker_that_is_killed_is_reported():
+    with pytest.raises(DeadWorkerError, match="worker ended"):
+        load(Dying(), num_workers=1)

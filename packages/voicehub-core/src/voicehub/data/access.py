@@ -14,6 +14,7 @@ Three kinds of datasets exist for the loader:
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
@@ -202,9 +203,12 @@ def sample_ids(samples: Sequence[Any]) -> list[str]:
 
 def wrap_error(error: Exception, where: str) -> VoiceHubError:
     """Return an error of our own that says where ``error`` arose; its class is kept if ours."""
-    cls = type(error) if isinstance(error, VoiceHubError) else DataError
-    text = str(error) if isinstance(error, VoiceHubError) else f"{type(error).__name__}: {error}"
-    return cls(f"{where}: {text}")
+    if not isinstance(error, VoiceHubError):
+        return DataError(f"{where}: {type(error).__name__}: {error}")
+    try:
+        return type(error)(f"{where}: {error}")
+    except TypeError:  # a class of a plugin that wants more than a message
+        return DataError(f"{where}: {error}")
 
 
 class _SubsetAccess:
@@ -224,8 +228,6 @@ class _ConcatAccess:
         self.cumulative_sizes = cumulative_sizes
 
     def __call__(self, index: int, key: SampleKey) -> Any:
-        from bisect import bisect_right
-
         part = bisect_right(self.cumulative_sizes, index)
         start = self.cumulative_sizes[part - 1] if part else 0
         return self.parts[part](index - start, key)

@@ -7,7 +7,7 @@ process's random state is never touched: unknown datasets and collators are guar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
 
@@ -24,6 +24,10 @@ from voicehub.data.batching import (
 )
 from voicehub.data.plan import BatchPlan, StreamPlan, check_rank
 from voicehub.errors import ConfigurationError, DataError
+
+
+class DeadWorkerError(DataError, RuntimeError):
+    """A worker process ended before it delivered its batch."""
 
 
 class BatchLoader:
@@ -83,7 +87,8 @@ class BatchLoader:
 
         Raises:
             ConfigurationError: ``start_batch`` lies beyond the end of the epoch.
-            DataError: a sample cannot be read or collated (named), or a worker died.
+            DataError: a sample cannot be read or collated (named).
+            DeadWorkerError: a worker was killed.
         """
         if isinstance(self.plan, StreamPlan):
             return self._stream(self.plan, epoch, start_batch)
@@ -135,23 +140,15 @@ class BatchLoader:
             self._workers = (queue, self._torch_loader(source, self.num_workers, queue))
         queue, loader = self._workers
         queue.requests = requests
-        return self._received(iter(loader), [request.indices for request in requests])
+        batches = iter(loader)
+        return (self._receive(batches, request) for request in requests)
 
-    def _received(self, batches: Iterator[Any], due: Sequence[Sequence[int]]) -> Iterator[Any]:
-        """Yield batches that workers made, and raise what they report."""
-        for number in range(len(due)):
-            try:
-                batch = next(batches)
-            except RuntimeError as error:
-                self.close()
-                raise DataError(
-                    f"a data loading worker ended while preparing batches; the next one due holds "
-                    f"samples {list(due[number])[:8]}. Memory is the usual cause: lower "
-                    f"dataloader_num_workers or the batch size. ({error})"
-                ) from error
-            if isinstance(batch, SampleFailure):
-                raise batch.error()
-            yield batch
+    def _receive(self, batches: Iterator[Any], request: BatchRequest) -> Any:
+        try:
+            return _next_batch(batches, f"samples {list(request.indices[:8])}")
+        except DeadWorkerError:
+            self.close()
+            raise
 
     def _stream(self, plan: StreamPlan, epoch: int, start_batch: int) -> Iterator[Any]:
         request = StreamRequest(plan, epoch, start_batch, self.rank, self.world_size)
@@ -159,8 +156,7 @@ class BatchLoader:
         if self.num_workers == 0:
             return map(pin, maker.batches()) if self.pin_memory else maker.batches()
         # One worker reads the stream in its own order; more would have to share it out.
-        loader = self._torch_loader(_WorkerStream(maker), 1, None)
-        return _raise_failures(iter(loader))
+        return _until_stop(iter(self._torch_loader(_WorkerStream(maker), 1, None)))
 
     def _torch_loader(
         self, source: Dataset[Any], num_workers: int, sampler: _RequestQueue | None
@@ -264,10 +260,27 @@ def _unchanged(batch: Any) -> Any:
     return batch
 
 
-def _raise_failures(batches: Iterator[Any]) -> Iterator[Any]:
-    for batch in batches:
-        if isinstance(batch, SampleFailure):
-            raise batch.error()
+def _next_batch(batches: Iterator[Any], due: str) -> Any:
+    """Return the next batch that a worker made, or raise what it reports."""
+    try:
+        batch = next(batches)
+    except RuntimeError as error:
+        raise DeadWorkerError(
+            f"a data loading worker ended while preparing batches; the next one due holds {due}. "
+            "Memory is the usual cause: lower dataloader_num_workers or the batch size. "
+            f"({error})"
+        ) from error
+    if isinstance(batch, SampleFailure):
+        raise batch.error()
+    return batch
+
+
+def _until_stop(batches: Iterator[Any]) -> Iterator[Any]:
+    while True:
+        try:
+            batch = _next_batch(batches, "items of the stream")
+        except StopIteration:
+            return
         yield batch
 
 
