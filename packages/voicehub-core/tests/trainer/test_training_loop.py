@@ -254,7 +254,7 @@ def test_the_best_weights_are_loaded_at_the_end(toy: Any) -> None:
     )
     assert trainer.state.best_metric == 1.0
     assert trainer.state.best_model_checkpoint == "checkpoint-2"
-    assert float(trainer.model.weight) == -2.0
+    assert trainer.model.weight.item() == -2.0
 
 
 def test_a_new_best_between_save_steps_is_saved(toy: Any) -> None:
@@ -262,7 +262,7 @@ def test_a_new_best_between_save_steps_is_saved(toy: Any) -> None:
         toy, [3.0, 1.0, 2.0, 2.5], max_steps=4, save_steps=4, load_best_model_at_end=True
     )
     assert trainer.state.best_model_checkpoint == "checkpoint-2"
-    assert float(trainer.model.weight) == -2.0
+    assert trainer.model.weight.item() == -2.0
 
 
 def test_rotation_keeps_the_best_and_the_newest(toy: Any) -> None:
@@ -288,7 +288,7 @@ def test_a_nan_metric_is_never_the_best_and_never_fatal(toy: Any) -> None:
         toy, [nan, nan], max_steps=2, save_steps=1, load_best_model_at_end=True
     )
     assert everywhere.state.best_model_checkpoint is None
-    assert float(everywhere.model.weight) == -2.0
+    assert everywhere.model.weight.item() == -2.0
 
 
 def test_early_stopping_counts_evaluations_without_improvement(toy: Any) -> None:
@@ -324,3 +324,26 @@ def test_an_unwritable_output_directory_is_named(toy: Any, tmp_path: Path) -> No
     (tmp_path / "file").write_text("")
     with pytest.raises(Exception, match="cannot be written"):
         toy.run(max_steps=1, output_dir=str(tmp_path / "file"))
+
+
+class Stream(torch.utils.data.IterableDataset[dict[str, Tensor]]):
+    def __init__(self, frames: Any) -> None:
+        self.frames = frames
+
+    def __iter__(self) -> Any:
+        return iter(self.frames.items)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_trains_for_max_steps(toy: Any, workers: int) -> None:
+    trainer = toy.run(
+        train=Stream(toy.Frames(10)),
+        per_device_train_batch_size=4,
+        max_steps=7,
+        dataloader_num_workers=workers,
+    )
+    assert (trainer.state.global_step, trainer.state.train_epoch) == (7, 2)
+    with pytest.raises(ConfigurationError, match="max_steps"):
+        toy.run(train=Stream(toy.Frames(10)))
+    with pytest.raises(DataError, match="no batch"):
+        toy.run(train=Stream(toy.Frames(0)), max_steps=2)

@@ -65,13 +65,50 @@ class Snapshot:
     nbytes: int
 
 
-def snapshot(payload: CheckpointPayload, *, copy: bool = True) -> Snapshot:
+class SnapshotBuffers:
+    """Memory that snapshots copy into, kept from one to the next.
+
+    Fresh memory costs more than the copy itself, since every page of it is first cleared by the
+    system. A new snapshot overwrites the one before: it must have been written by then.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[torch.Tensor] = []
+        self._used = 0
+
+    def rewind(self) -> None:
+        """Start over: what was handed out before may be overwritten from now on."""
+        self._used = 0
+
+    def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a CPU copy, in the memory that the tensor of this position had before."""
+        position = self._used
+        self._used += 1
+        if position < len(self._kept):
+            kept = self._kept[position]
+            if kept.shape == tensor.shape and kept.dtype == tensor.dtype:
+                return kept.copy_(tensor)
+            self._kept[position] = _cpu_copy(tensor)
+        else:
+            self._kept.append(_cpu_copy(tensor))
+        return self._kept[position]
+
+
+def _cpu_copy(tensor: torch.Tensor) -> torch.Tensor:
+    fresh = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    return fresh.copy_(tensor)
+
+
+def snapshot(
+    payload: CheckpointPayload, *, copy: bool = True, buffers: SnapshotBuffers | None = None
+) -> Snapshot:
     """Check a payload and detach it from the training.
 
     Args:
         payload: the live state.
         copy: copy tensors, so that training may go on while the snapshot is written. Without it
             CPU tensors are shared with the training, which must wait.
+        buffers: memory for the copies; only with ``copy``.
 
     Raises:
         CheckpointError: a model tensor is not finite, a state or document cannot be stored, or a
@@ -79,7 +116,9 @@ def snapshot(payload: CheckpointPayload, *, copy: bool = True) -> Snapshot:
     """
     _check_names(payload)
     _check_finite(payload)
-    copied = _Copier(copy)
+    if buffers is not None:
+        buffers.rewind()
+    copied = _Copier(copy, buffers)
     states = {
         OPTIMIZER_FILE: encode_state(payload.optimizer, "optimizer state", copied),
         SCHEDULER_FILE: encode_state(payload.scheduler, "scheduler state", copied),
@@ -100,12 +139,15 @@ def snapshot(payload: CheckpointPayload, *, copy: bool = True) -> Snapshot:
 class _Copier:
     """Brings tensors to the CPU and counts their bytes."""
 
-    def __init__(self, copy: bool) -> None:
+    def __init__(self, copy: bool, buffers: SnapshotBuffers | None) -> None:
         self.copy = copy
+        self.buffers = buffers
         self.nbytes = 0
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
         self.nbytes += tensor.nbytes
+        if self.buffers is not None and tensor.layout == torch.strided and not tensor.is_quantized:
+            return self.buffers.copy_of(tensor)
         if tensor.device.type != "cpu":
             return tensor.to("cpu")
         # torch.save stores the whole storage of a view, so a view is always copied.

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from torch.utils.data import IterableDataset
+
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.adapters.plain import ModuleAdapter
 from voicehub.data.collate import default_data_collator
-from voicehub.data.loader import build_loader
-from voicehub.data.plan import BatchPlan
+from voicehub.data.loader import BatchLoader
+from voicehub.data.plan import BatchPlan, FixedSizePlan, StreamPlan
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
@@ -70,30 +72,40 @@ class DataFeed:
     device: str
     columns: ColumnFilter
 
-    def num_batches(self, epoch: int) -> int:
-        """Micro-batches of one process in ``epoch``."""
-        total = self.plan.num_batches(epoch)
-        return math.ceil(total / self.strategy.world_size)
+    def __post_init__(self) -> None:
+        self._loader = BatchLoader(
+            self.dataset,
+            self.plan,
+            collate_fn=self.collate_fn,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory and self.device == "cuda",
+            rank=self.strategy.rank,
+            world_size=self.strategy.world_size,
+            prefetch_factor=self.args.dataloader_prefetch_factor
+            if self.args.dataloader_num_workers
+            else None,
+        )
 
-    def num_updates(self, epoch: int) -> int:
-        """Accumulation windows in ``epoch``, the ragged last one included."""
-        return math.ceil(self.num_batches(epoch) / self.args.gradient_accumulation_steps)
+    def close(self) -> None:
+        """End the worker processes, which persist from epoch to epoch."""
+        self._loader.close()
+
+    def num_batches(self, epoch: int) -> int | None:
+        """Micro-batches of one process in ``epoch``; None for a stream, which nobody can count."""
+        if isinstance(self.plan, StreamPlan):
+            return None
+        return math.ceil(self.plan.num_batches(epoch) / self.strategy.world_size)
+
+    def num_updates(self, epoch: int) -> int | None:
+        """Accumulation windows in ``epoch``, the ragged last one included; None for a stream."""
+        batches = self.num_batches(epoch)
+        if batches is None:
+            return None
+        return math.ceil(batches / self.args.gradient_accumulation_steps)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[MicroBatch]:
         """Micro-batches of ``epoch`` from number ``start`` on; earlier items are not touched."""
-        args = self.args
-        raw_batches = build_loader(
-            self.dataset,
-            self.plan,
-            epoch=epoch,
-            start_batch=start,
-            collate_fn=self.collate_fn,
-            num_workers=args.dataloader_num_workers,
-            pin_memory=args.dataloader_pin_memory and self.device == "cuda",
-            rank=self.strategy.rank,
-            world_size=self.strategy.world_size,
-            prefetch_factor=args.dataloader_prefetch_factor,
-        )
+        raw_batches = self._loader.epoch(epoch, start)
         for raw in self.strategy.prepare_dataloader(raw_batches, training=True):
             yield self._micro_batch(raw)
 
@@ -149,6 +161,17 @@ def _batch_size(batch: Any) -> int:
         first = next((v for v in values if hasattr(v, "shape") and v.shape), None)
         return int(first.shape[0]) if first is not None else _batch_size(values[0])
     return 1
+
+
+def default_plan(dataset: Any, args: TrainingArguments, *, training: bool) -> BatchPlan:
+    """Fixed-size batches, shuffled in training; a stream is read as it comes."""
+    size = args.per_device_train_batch_size if training else args.per_device_eval_batch_size
+    drop_last = training and args.dataloader_drop_last
+    if isinstance(dataset, IterableDataset):
+        return StreamPlan(size, seed=args.effective_data_seed, drop_last=drop_last)
+    if training:
+        return FixedSizePlan(len(dataset), size, args.effective_data_seed, drop_last=drop_last)
+    return FixedSizePlan(len(dataset), size, seed=0, shuffle=False)
 
 
 def require_dataset(dataset: Any, what: str) -> Any:

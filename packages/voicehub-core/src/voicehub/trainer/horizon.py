@@ -41,12 +41,17 @@ def plan_horizon(args: TrainingArguments, feed: DataFeed, adapter: TrainingAdapt
         max_steps, num_epochs = args.max_steps, None
         if feed.num_updates(0) == 0:
             max_steps = 0
+    elif feed.num_updates(0) is None:
+        raise ConfigurationError(
+            "The training data is a stream of unknown length: set max_steps to say how long to "
+            "train."
+        )
     else:
         whole = math.floor(args.num_train_epochs)
         fraction = args.num_train_epochs - whole
-        max_steps = sum(feed.num_updates(epoch) for epoch in range(whole))
+        max_steps = sum(feed.num_updates(epoch) or 0 for epoch in range(whole))
         if fraction:
-            max_steps += math.ceil(fraction * feed.num_updates(whole))
+            max_steps += math.ceil(fraction * (feed.num_updates(whole) or 0))
         num_epochs = math.ceil(args.num_train_epochs)
     if max_steps < 1:
         raise ConfigurationError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from voicehub.checkpoints.layout import checkpoint_name
-from voicehub.errors import NonFiniteError
+from voicehub.errors import DataError, NonFiniteError
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.feed import DataFeed
@@ -28,6 +28,7 @@ class LoopActions:
     log: Callable[[dict[str, Any]], None]
     evaluate: Callable[[], bool]  # returns whether this is the best evaluation so far
     save: Callable[[], None]
+    settle: Callable[[], None]  # report a checkpoint that has been written meanwhile
 
 
 class TrainingLoop:
@@ -75,7 +76,7 @@ class TrainingLoop:
     def _run_epoch(self) -> None:
         state, control = self.state, self.control
         control.should_epoch_stop = False
-        num_batches = max(1, self.feed.num_batches(state.train_epoch))
+        num_batches = self.feed.num_batches(state.train_epoch)
         self.actions.fire("on_epoch_begin")
         windows = self.feed.windows(
             state.train_epoch, state.train_batch_cursor, self._add_waiting_time
@@ -86,24 +87,35 @@ class TrainingLoop:
                 control.should_training_stop = True
             if control.should_training_stop or control.should_epoch_stop:
                 break
+        else:
+            self._end_read_epoch()
+            return
         if control.should_epoch_stop:
             self._end_epoch()
         else:
             self._end_epoch_if_read()
 
+    def _end_read_epoch(self) -> None:
+        if self.state.train_batch_cursor == 0:
+            raise DataError(f"Epoch {self.state.train_epoch} gave no batch: nothing to train on.")
+        self._end_epoch()
+
     def _end_epoch_if_read(self) -> None:
         state = self.state
-        if 0 < self.feed.num_batches(state.train_epoch) <= state.train_batch_cursor:
+        num_batches = self.feed.num_batches(state.train_epoch)
+        if num_batches is not None and 0 < num_batches <= state.train_batch_cursor:
             self._end_epoch()
 
-    def _run_window(self, batches: list[MicroBatch], num_batches: int) -> None:
+    def _run_window(self, batches: list[MicroBatch], num_batches: int | None) -> None:
         state = self.state
         self.actions.fire("on_step_begin")
         for batch in batches:
             self.progress.add_batch(batch.size, batch.info)
         result = self.window.run(Window(batches, state.global_step, state.epoch))
         state.train_batch_cursor += len(batches)
-        state.epoch = state.train_epoch + state.train_batch_cursor / num_batches
+        if num_batches is not None:
+            state.epoch = state.train_epoch + state.train_batch_cursor / num_batches
+        self.actions.settle()
         if result.skipped is not None:
             self._count_skipped(result, batches)
         if result.stepped:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 import uuid
@@ -14,15 +15,19 @@ from typing import Any
 from voicehub.checkpoints.layout import checkpoint_name, list_checkpoints
 from voicehub.checkpoints.random_state import capture_random_state
 from voicehub.checkpoints.rotation import rotate
-from voicehub.checkpoints.writer import CheckpointPayload, write_checkpoint
+from voicehub.checkpoints.snapshot import CheckpointPayload, SnapshotBuffers, snapshot
+from voicehub.checkpoints.writer import commit
 from voicehub.errors import CheckpointError
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.background import BackgroundWriter
 from voicehub.trainer.callbacks import CallbackHandler
 from voicehub.trainer.composition import Graph
 from voicehub.trainer.progress import LogWindow
 from voicehub.trainer.state import TrainerState
+
+logger = logging.getLogger(__name__)
 
 
 class CheckpointSaver:
@@ -42,6 +47,7 @@ class CheckpointSaver:
         progress: LogWindow,
         identity: dict[str, Any],
         extra_files: dict[str, Callable[[Path], None]],
+        on_saved: Callable[[Path], None],
     ) -> None:
         self.run_dir = run_dir
         self.run_id = run_id
@@ -54,24 +60,58 @@ class CheckpointSaver:
         self.progress = progress
         self.identity = identity
         self.extra_files = extra_files
+        self.on_saved = on_saved
+        self._buffers = SnapshotBuffers()
+        self._writer: BackgroundWriter | None = None
 
-    def save(self, state: TrainerState) -> Path:
-        """Write the checkpoint of this step, then rotate.
+    def save(self, state: TrainerState) -> None:
+        """Copy the state of this step and start writing it; training goes on meanwhile.
+
+        Waits for a checkpoint that is still being written: at most one is in flight.
 
         Raises:
-            CheckpointError: the disk is full or weights are not finite. Older checkpoints are
-                untouched.
+            CheckpointError: weights are not finite, or the checkpoint before could not be written.
         """
+        self._collect()
         name = checkpoint_name(state.global_step)
-        target = write_checkpoint(
-            self.run_dir,
-            state.global_step,
-            self._payload(state),
-            {**self.identity, "run_id": self.run_id},
-        )
+        content = snapshot(self._payload(state), buffers=self._buffers)
+        fields = {**self.identity, "run_id": self.run_id}
         protect = [kept for kept in (name, state.best_model_checkpoint) if kept is not None]
-        rotate(self.run_dir, self.run_id, self.args.save_total_limit, protect)
-        return target
+
+        step = state.global_step
+
+        def write() -> Path:
+            written = commit(self.run_dir, step, content, fields)
+            rotate(self.run_dir, self.run_id, self.args.save_total_limit, protect)
+            return written
+
+        self._writer = BackgroundWriter(write)
+
+    def settle(self, *, wait: bool = False) -> None:
+        """Report a checkpoint whose writing has ended.
+
+        Args:
+            wait: until it has.
+
+        Raises:
+            CheckpointError: it could not be written (a full disk); older ones are untouched.
+        """
+        if self._writer is not None and (wait or not self._writer.is_running):
+            self._collect()
+
+    def abandon(self) -> None:
+        """Let what is in flight end, when training has failed for a reason of its own."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            try:
+                writer.result()
+            except Exception:
+                logger.exception("The last checkpoint could not be written either.")
+
+    def _collect(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            self.on_saved(writer.result())
 
     def _payload(self, state: TrainerState) -> CheckpointPayload:
         adapter = self.graph.adapter

@@ -27,6 +27,7 @@ class StartedRun:
     """A run that is ready: its loop, and what the Trainer needs while it goes on."""
 
     loop: TrainingLoop
+    feed: DataFeed
     schedulers: SchedulerBundle
     saver: saving.CheckpointSaver
     restored_from: Path | None
@@ -56,7 +57,6 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
     saving.prepare_run_directory(
         trainer.run_dir, resuming=bool(resume_from), overwrite=args.overwrite_output_dir
     )
-    remove_litter(trainer.run_dir)
     run_id, restored_from = uuid.uuid4().hex, None
     if resume_from:
         checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, trainer.run_dir))
@@ -71,6 +71,7 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
             progress=parts.progress,
         )
         run_id, restored_from = checkpoint.run_id, checkpoint.path
+    remove_litter(trainer.run_dir, run_id)
     trainer.state.max_steps = parts.horizon.max_steps
     trainer.state.num_train_epochs = args.num_train_epochs
     trainer.callbacks.context.update(
@@ -90,8 +91,10 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
         progress=parts.progress,
         identity=identity,
         extra_files=trainer.extra_checkpoint_files,
+        on_saved=trainer.report_saved,
     )
-    return StartedRun(_build_loop(trainer, parts), parts.schedulers, saver, restored_from)
+    loop = _build_loop(trainer, parts, saver)
+    return StartedRun(loop, parts.feed, parts.schedulers, saver, restored_from)
 
 
 def _build_parts(trainer: Trainer) -> _Parts:
@@ -126,7 +129,7 @@ def _identity(trainer: Trainer, parts: _Parts) -> dict[str, Any]:
     }
 
 
-def _build_loop(trainer: Trainer, parts: _Parts) -> TrainingLoop:
+def _build_loop(trainer: Trainer, parts: _Parts, saver: saving.CheckpointSaver) -> TrainingLoop:
     graph = trainer.graph
     window = AccumulationWindow(
         model=graph.model,
@@ -144,6 +147,7 @@ def _build_loop(trainer: Trainer, parts: _Parts) -> TrainingLoop:
         log=trainer.log,
         evaluate=trainer.evaluate_in_training,
         save=trainer.save_checkpoint,
+        settle=saver.settle,
     )
     return TrainingLoop(
         args=trainer.args,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ from torch.optim import Optimizer
 
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.checkpoints.reader import open_checkpoint
-from voicehub.data.plan import BatchPlan, FixedSizePlan
+from voicehub.data.plan import BatchPlan
 from voicehub.errors import ConfigurationError
 from voicehub.optim.schedules import Scheduler
 from voicehub.plugins import hooks
@@ -37,6 +38,7 @@ from voicehub.trainer.feed import (
     ColumnFilter,
     DataFeed,
     choose_collator,
+    default_plan,
     require_dataset,
 )
 from voicehub.trainer.health import HealthCallback
@@ -224,11 +226,15 @@ class Trainer:
         self.fire("on_train_begin", resumed_from=self._run.restored_from)
         try:
             self._run.loop.run()
+            self._run.saver.settle(wait=True)
             if self.args.load_best_model_at_end:
                 self._load_best()
         except BaseException as error:
+            self._run.saver.abandon()
             self.fire("on_train_error", error=error)
             raise
+        finally:
+            self._run.feed.close()
         metrics = self._train_metrics(time.perf_counter() - began, first_step)
         self.fire("on_train_end", metrics=metrics)
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
@@ -303,13 +309,9 @@ class Trainer:
     def train_feed(self) -> DataFeed:
         """The training data in the order of its plan."""
         dataset = require_dataset(self.train_dataset, "train_dataset")
-        plan = self.train_plan or FixedSizePlan(
-            len(dataset),
-            self.args.per_device_train_batch_size,
-            seed=self.args.effective_data_seed,
-            drop_last=self.args.dataloader_drop_last,
+        return self._feed(
+            dataset, self.train_plan or default_plan(dataset, self.args, training=True)
         )
-        return self._feed(dataset, plan)
 
     def _feed(self, dataset: Any, plan: BatchPlan) -> DataFeed:
         adapter = self.graph.adapter
@@ -344,9 +346,7 @@ class Trainer:
 
     def _run_split(self, dataset: Any, name: str, *, keep_predictions: bool) -> SplitResult:
         graph = self.graph
-        plan = self.eval_plans.get(name) or FixedSizePlan(
-            len(dataset), self.args.per_device_eval_batch_size, seed=0, shuffle=False
-        )
+        plan = self.eval_plans.get(name) or default_plan(dataset, self.args, training=False)
         evaluator = Evaluator(
             model=graph.model,
             adapter=graph.adapter,
@@ -356,11 +356,10 @@ class Trainer:
             preprocess_logits=self.preprocess_logits_for_metrics,
             on_batch=lambda: self.fire("on_prediction_step"),
         )
-        return evaluator.run(
-            self._feed(dataset, plan),
-            loss_only=self.args.prediction_loss_only,
-            keep_predictions=keep_predictions,
-        )
+        with contextlib.closing(self._feed(dataset, plan)) as feed:
+            return evaluator.run(
+                feed, loss_only=self.args.prediction_loss_only, keep_predictions=keep_predictions
+            )
 
     def evaluate_in_training(self) -> bool:
         """Evaluate, let a plateau schedule follow, and say whether this is the best so far."""
@@ -372,10 +371,13 @@ class Trainer:
         return self.args.wants_best_model and update_best(self.args, self.state, metrics)
 
     def save_checkpoint(self) -> None:
-        """Write the checkpoint of this step."""
+        """Copy the state of this step and start writing its checkpoint."""
         assert self._run is not None
         self.fire("on_save")
-        path = self._run.saver.save(self.state)
+        self._run.saver.save(self.state)
+
+    def report_saved(self, path: Path) -> None:
+        """Tell the callbacks that a checkpoint is complete on disk."""
         self.fire("on_checkpoint_saved", checkpoint=path)
 
     def _load_best(self) -> None:
