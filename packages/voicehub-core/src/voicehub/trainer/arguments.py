@@ -17,6 +17,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 from pydantic.dataclasses import dataclass
 
 from voicehub.errors import ConfigurationError
+from voicehub.optim.rules import FreezeRule, ParamGroupRule
 from voicehub.optim.schedule_names import SCHEDULES, check_schedule_options
 from voicehub.trainer.validation import explain_validation_error
 
@@ -107,6 +108,16 @@ class TrainingArguments:
     warmup_steps: int = Field(default=0, ge=0)
     max_nonfinite_steps: int = Field(default=10, ge=1)
 
+    # What trains, and how fast. Rules name parameters by glob or module path.
+    freeze: list[FreezeRule] = Field(default_factory=list)
+    param_groups: list[ParamGroupRule] = Field(default_factory=list)
+
+    # Averaged weights: on with a decay. ``eval_weights`` says which ones evaluations use.
+    ema_decay: float | None = Field(default=None, ge=0, lt=1)
+    ema_warmup: bool = True
+    ema_buffers: Literal["copy", "average"] = "copy"
+    eval_weights: Literal["raw", "ema", "both"] = "raw"
+
     # Precision and devices.
     fp16: bool = False
     bf16: bool = False
@@ -145,6 +156,15 @@ class TrainingArguments:
             return []
         return [value] if isinstance(value, str) else value
 
+    @field_validator("freeze", mode="before")
+    @classmethod
+    def _patterns_as_rules(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            value = [value]
+        if isinstance(value, (list, tuple)):
+            return [{"pattern": item} if isinstance(item, str) else item for item in value]
+        return value
+
     @field_validator("lr_scheduler_type")
     @classmethod
     def _known_schedule(cls, value: str) -> str:
@@ -178,6 +198,11 @@ class TrainingArguments:
             raise ValueError("max_steps must be positive, or -1 for whole epochs")
         if self.warmup_ratio and self.warmup_steps:
             raise ValueError("warmup_ratio and warmup_steps are both set: choose one")
+        if self.eval_weights != "raw" and self.ema_decay is None:
+            raise ValueError(
+                f"eval_weights={self.eval_weights!r} needs averaged weights: set ema_decay, for "
+                "example 0.999"
+            )
         check_schedule_options(self.lr_scheduler_type, self.schedule_options)
         if self.eval_strategy == "no":
             for name in ("load_best_model_at_end", "early_stopping_patience"):
