@@ -92,6 +92,12 @@ class TestKeys:
             two = transform.apply(audio, RATE, key(index=2), "a")
             assert np.array_equal(one, two), transform.name
 
+    def test_samples_draw_apart(self, every, make_speech):
+        audio = make_speech()
+        for transform in every[:3]:
+            draws = {_digest(transform.apply(audio, RATE, key(), name)) for name in "abcdefgh"}
+            assert len(draws) > 1, transform.name
+
     def test_transforms_draw_apart(self):
         names = ["gain", "speed", "noise"]
         draws = {draw_generator(key(), "a", name).random() for name in names}

@@ -75,6 +75,17 @@ def test_tsv_takes_quotes_as_they_are(tmp_path):
     assert [row.text for row in rows] == ['"unbalanced', "second"]
 
 
+@pytest.mark.parametrize(("name", "separator"), [("m.tsv", "\t"), ("m.csv", ",")])
+def test_tables_written_on_windows(tmp_path, name, separator):
+    lines = [("audio_filepath", "text"), ("a.wav", "one"), ("b.wav", "two")]
+    text = "".join(separator.join(cells) + "\r\n" for cells in lines)
+    (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert [(row.id, row.text) for row in read_manifest(tmp_path / name)] == [
+        ("a", "one"),
+        ("b", "two"),
+    ]
+
+
 def test_ljspeech(tmp_path, write_audio):
     write_audio("wavs/LJ-1.wav", 0.2)
     write_audio("wavs/LJ-2.flac", 0.2)
