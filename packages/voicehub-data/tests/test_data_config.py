@@ -67,7 +67,11 @@ def test_bad_sources(values, words):
     ("model", "values", "words"),
     [
         (DataSourceConfig, {"path": "a", "colum_map": {}}, "Did you mean 'column_map'?"),
-        (DataSourceConfig, {"path": "a", "kind": "nemo"}, "kind: .*'nemo'"),
+        (
+            DataSourceConfig,
+            {"path": "a", "kind": "nemo"},
+            "kind: unknown.*Kinds are auto, jsonl.*'nemo'",
+        ),
         (DataSourceConfig, {}, "path: Field required"),
         (DataSourceConfig, {"path": "a", "max_eval_samples_per_dataset": 0}, "greater than 0"),
         (FilterConfig, {"max_durations": 3}, "Did you mean 'max_duration'?"),

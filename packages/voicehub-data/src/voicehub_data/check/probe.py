@@ -84,21 +84,13 @@ def probe_file(path: Path, *, decode: bool) -> FileProbe:
 
 def file_digest(path: Path) -> str:
     """SHA-256 (hex) of a file's bytes; empty where it cannot be read."""
+    digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
-            return (
-                hashlib.file_digest(file, "sha256").hexdigest()
-                if hasattr(hashlib, "file_digest")
-                else _digest_blocks(file)
-            )
+            while block := file.read(1 << 20):
+                digest.update(block)
     except OSError:
         return ""
-
-
-def _digest_blocks(file: Any) -> str:
-    digest = hashlib.sha256()
-    while block := file.read(1 << 20):
-        digest.update(block)
     return digest.hexdigest()
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from voicehub.errors import ConfigurationError
+from voicehub.suggest import did_you_mean
 from voicehub_data.config.base import DataModel
 
-SourceKind = Literal[
-    "auto", "jsonl", "csv", "tsv", "ljspeech", "commonvoice", "kaldi", "folder", "datasets"
-]
+BUILT_IN_KINDS = (
+    "auto", "jsonl", "csv", "tsv", "ljspeech", "commonvoice", "kaldi", "folder", "datasets",
+)  # fmt: skip
 
 # Name of the one evaluation split where a single source is given instead of named ones.
 DEFAULT_EVAL_SPLIT = "eval"
@@ -24,7 +25,8 @@ class DataSourceConfig(DataModel):
 
     Attributes:
         path: manifest file, directory, or (``kind: datasets``) local data set or Hub id.
-        kind: format; ``auto`` tells by what lies at the path.
+        kind: one of :data:`BUILT_IN_KINDS`, or the name of a plugin of the entry-point group
+            ``voicehub.data_sources``; ``auto`` tells by what lies at the path.
         column_map: field -> column, where a table's columns have other names. Fields are
             ``audio_filepath, text, duration, offset, speaker, language, id``.
         audio_root: folder that relative audio paths start from; by default the manifest's own.
@@ -38,7 +40,7 @@ class DataSourceConfig(DataModel):
     """
 
     path: str
-    kind: SourceKind = "auto"
+    kind: str = "auto"
     column_map: dict[str, str] | None = None
     audio_root: str | None = None
     name: str | None = None
@@ -61,6 +63,20 @@ class DataSourceConfig(DataModel):
             "dataset_cache_dir",
         }
     )
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_exists(cls, value: str) -> str:
+        if value not in BUILT_IN_KINDS:
+            from voicehub.plugins.groups import DATA_SOURCES
+            from voicehub.plugins.loading import names
+
+            known = (*BUILT_IN_KINDS, *names(DATA_SOURCES))
+            if value not in known:
+                raise ValueError(
+                    f"unknown.{did_you_mean(value, known)} Kinds are {', '.join(known)}"
+                )
+        return value
 
     @field_validator("path")
     @classmethod

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from voicehub.errors import ConfigurationError, DataError
+from voicehub.errors import DataError
 from voicehub_data.config import DataSourceConfig
 from voicehub_data.manifest.detect import detect_kind
 from voicehub_data.manifest.rows import Manifest, RowProblem, raise_problems
 
 Role = Literal["train", "eval"]
+
+# Kind -> module:function; a reader is imported when it is first needed.
+_FILE_READERS = {
+    "jsonl": "jsonl:read_jsonl",
+    "csv": "tables:read_csv",
+    "tsv": "tables:read_tsv",
+    "ljspeech": "ljspeech:read_ljspeech",
+    "commonvoice": "commonvoice:read_commonvoice",
+    "kaldi": "kaldi:read_kaldi",
+    "folder": "folder:read_folder",
+}
 
 
 def read_manifest(
@@ -30,7 +42,7 @@ def read_manifest(
         source: a path, or a full :class:`~voicehub_data.config.DataSourceConfig` (or its mapping).
         column_map: field -> column, for tables whose columns have other names.
         kind: ``jsonl``, ``csv``, ``tsv``, ``ljspeech``, ``commonvoice``, ``kaldi``, ``folder``,
-            ``datasets``, or ``auto`` to tell by what the path holds.
+            ``datasets``, the name of a plugin, or ``auto`` to tell by what the path holds.
         role: ``eval`` applies ``max_eval_samples_per_dataset`` and reads ``eval_splits``.
         strict: raise on rows that cannot be read and on duplicate ids; else report them in
             ``Manifest.problems``.
@@ -78,41 +90,32 @@ def _read(config: DataSourceConfig, role: Role) -> Manifest:
         from voicehub_data.manifest.hub_datasets import read_datasets
 
         return read_datasets(config, role)
+    if kind not in _FILE_READERS:
+        return _from_plugin(config, role)
     config.require_file_source(kind)
     path = _absolute(Path(config.path).expanduser())
     if not path.exists():
         raise DataError(f"{path}: no such file or directory.")
     root = _absolute(Path(config.audio_root).expanduser()) if config.audio_root else None
-    return _file_reader(kind)(path, audio_root=root, column_map=config.column_map)
+    module, _, name = _FILE_READERS[kind].partition(":")
+    reader = getattr(import_module(f"voicehub_data.manifest.{module}"), name)
+    manifest: Manifest = reader(path, audio_root=root, column_map=config.column_map)
+    return manifest
 
 
-def _file_reader(kind: str) -> Callable[..., Manifest]:
-    """The reader of a file format; imported when it is first needed."""
-    if kind == "jsonl":
-        from voicehub_data.manifest.jsonl import read_jsonl
+def _from_plugin(config: DataSourceConfig, role: Role) -> Manifest:
+    """The manifest of a plugin's source: it is called with the configuration and the role."""
+    from voicehub.plugins.groups import DATA_SOURCES
+    from voicehub.plugins.loading import load
 
-        return read_jsonl
-    if kind in ("csv", "tsv"):
-        from voicehub_data.manifest import tables
-
-        return tables.read_csv if kind == "csv" else tables.read_tsv
-    if kind == "ljspeech":
-        from voicehub_data.manifest.ljspeech import read_ljspeech
-
-        return read_ljspeech
-    if kind == "commonvoice":
-        from voicehub_data.manifest.commonvoice import read_commonvoice
-
-        return read_commonvoice
-    if kind == "kaldi":
-        from voicehub_data.manifest.kaldi import read_kaldi
-
-        return read_kaldi
-    if kind == "folder":
-        from voicehub_data.manifest.folder import read_folder
-
-        return read_folder
-    raise ConfigurationError(f"kind: unknown manifest format {kind!r}.")
+    source = load(DATA_SOURCES, config.kind)
+    manifest = source(config, role) if callable(source) else source
+    if not isinstance(manifest, Manifest):
+        raise DataError(
+            f"{config.path}: the data source {config.kind!r} returned a "
+            f"{type(manifest).__name__}; expected voicehub_data.manifest.Manifest."
+        )
+    return manifest
 
 
 def _absolute(path: Path) -> Path:
