@@ -125,9 +125,9 @@ def _refuse_pickles(directory: Path) -> None:
     pickles = sorted(path.name for pattern in ("*.bin", "*.pt") for path in directory.glob(pattern))
     if pickles:
         raise CheckpointError(
-            f"{directory} holds its weights in {', '.join(pickles)}. Such files are pickles and can "
-            "run code when read; they are refused. Convert them with save_pretrained of a trusted "
-            "transformers installation, which writes model.safetensors."
+            f"{directory} holds its weights in {', '.join(pickles)}. Such files are pickles, which "
+            "can run code when read, and are refused. Save the model again from a transformers "
+            "installation that you trust with it: save_pretrained writes model.safetensors."
         )
     raise CheckpointError(f"{directory} holds no weights: no *.safetensors file.")
 

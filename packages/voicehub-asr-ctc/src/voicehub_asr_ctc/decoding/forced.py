@@ -38,15 +38,20 @@ def force_align(log_probs: np.ndarray, ids: Sequence[int], blank: int = 0) -> Al
         return Alignment((), (), (), (), 0.0)
     states = np.full(2 * len(ids) + 1, blank)
     states[1::2] = ids
-    path = states[_viterbi(scores[:, states], states, blank)]
-    chosen = scores[np.arange(frames), path]
-    if not np.isfinite(chosen).all():
+    steps, score = _viterbi(scores[:, states], states, blank)
+    if not np.isfinite(score):
         raise DataError(f"No path with a finite score aligns {len(ids)} labels to the outputs.")
-    return best_path_alignment(path, chosen, blank)
+    path = states[steps]
+    return best_path_alignment(path, scores[np.arange(frames), path], blank)
 
 
-def _viterbi(emissions: np.ndarray, states: np.ndarray, blank: int) -> np.ndarray:
-    """Return the best state of each frame; ``emissions`` is (T, S), states (S,)."""
+def _viterbi(
+    emissions: np.ndarray, states: np.ndarray, blank: int
+) -> tuple[np.ndarray, np.floating]:
+    """Return the best state of each frame and the path's score.
+
+    ``emissions`` is (T, S), ``states`` (S,): blank, label, blank, label, ..., blank.
+    """
     frames, size = emissions.shape
     # A label may be entered from the label before it, past the blank, unless they are equal.
     may_skip = np.zeros(size, dtype=bool)
@@ -63,8 +68,9 @@ def _viterbi(emissions: np.ndarray, states: np.ndarray, blank: int) -> np.ndarra
         best = ways.max(0) + emissions[t]
     # It ends in the last label or in the blank behind it.
     state = size - 1 if size == 1 or best[-1] >= best[-2] else size - 2
+    score = best[state]
     path = np.empty(frames, dtype=np.int64)
     for t in range(frames - 1, -1, -1):
         path[t] = state
         state -= int(steps[t, state])
-    return path
+    return path, score

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from voicehub.errors import ConfigurationError, OptionalDependencyError
 
-_INSTALL = 'pip install "voicehub-asr-ctc[lm]"'
+#: Ends the messages about missing packages.
+INSTALL_HINT = 'pip install "voicehub-asr-ctc[lm]"'
 
 
 class LanguageModel(Protocol):
@@ -42,15 +43,18 @@ class NgramLM:
             import kenlm
         except ImportError as error:
             raise OptionalDependencyError(
-                f"An n-gram language model needs kenlm. Install it with: {_INSTALL}"
+                f"An n-gram language model needs kenlm. Install it with: {INSTALL_HINT}"
             ) from error
         if unknown_penalty > 0:
             raise ConfigurationError(f"unknown_penalty must be at most 0; got {unknown_penalty}.")
         self.path = Path(path)
         if not self.path.is_file():
             raise ConfigurationError(f"There is no language model file {self.path}.")
+        config = kenlm.Config()
+        config.show_progress = False
+        config.arpa_complain = kenlm.ARPALoadComplain.NONE
         try:
-            self._model = kenlm.Model(str(self.path))
+            self._model = kenlm.Model(str(self.path), config)
         except (OSError, RuntimeError) as error:
             raise ConfigurationError(
                 f"{self.path} is neither an ARPA file nor a binary of kenlm: {error}"
