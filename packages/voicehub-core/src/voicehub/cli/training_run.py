@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from voicehub.cli.interrupt import StopOnInterrupt
 from voicehub.cli.logs import show_logs
 from voicehub.cli.output import Interrupted, UsageError, remember_run_directory, say
-from voicehub.cli.recognisers import MODEL_DIRECTORY
 from voicehub.cli.run_record import (
     build_record,
     code_digest,
@@ -167,7 +166,7 @@ def _finish(
     start: _StartOfRun,
 ) -> RunSummary:
     """Weights first: what may fail after them must not lose them."""
-    model_directory = trainer.save_model(request.run_directory / MODEL_DIRECTORY)
+    model_directory = trainer.save_final_model()
     metrics = _final_metrics(trainer, experiment)
     rows = read_metrics(request.run_directory / METRICS_FILE)
     summary = RunSummary(

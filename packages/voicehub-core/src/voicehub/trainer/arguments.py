@@ -15,10 +15,12 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.dataclasses import dataclass
+from pydantic_core import ArgsKwargs
 
 from voicehub.errors import ConfigurationError
 from voicehub.optim.rules import FreezeRule, ParamGroupRule
 from voicehub.optim.schedule_names import SCHEDULES, check_schedule_options
+from voicehub.trainer import reporter_options as reporters
 from voicehub.trainer.validation import explain_validation_error
 
 IntervalStrategy = Literal["no", "steps", "epoch"]
@@ -32,6 +34,7 @@ NOT_SETTINGS = {
     "eval_accumulation_steps": "evaluation keeps small per-sample rows and moves them at once",
     "group_by_length": "pass train_plan=DurationBucketedPlan(...) to the Trainer",
     "evaluation_strategy": "use eval_strategy",
+    "hub_token": "the token is read from the environment variable HF_TOKEN alone",
 }
 
 
@@ -55,6 +58,7 @@ def _named_errors(cls: type[_T]) -> type[_T]:
             validated_init(self, *args, **kwargs)
         except ValidationError as error:
             names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+            names += reporters.ALIASES
             raise ConfigurationError(
                 explain_validation_error(error, names, "TrainingArguments")
             ) from None
@@ -133,6 +137,8 @@ class TrainingArguments:
     logging_steps: int = Field(default=500, ge=1)
     logging_first_step: bool = False
     report_to: list[str] = Field(default_factory=list)
+    # By reporter; what there is to set is the reporter's own to say.
+    reporter_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     # Evaluation and the best model.
     eval_strategy: IntervalStrategy = "no"
@@ -148,6 +154,19 @@ class TrainingArguments:
     save_strategy: IntervalStrategy = "steps"
     save_steps: int = Field(default=500, ge=1)
     save_total_limit: int | None = Field(default=None, ge=1)
+
+    # Uploads to a model hub; the token is read from the environment alone.
+    push_to_hub: bool = False
+    hub_model_id: str | None = None
+    hub_private_repo: bool = True
+    hub_strategy: Literal["end", "every_save"] = "end"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _reporter_aliases(cls, given: Any) -> Any:
+        if isinstance(given, ArgsKwargs):
+            return ArgsKwargs(given.args, reporters.fold_aliases(given.kwargs or {}))
+        return reporters.fold_aliases(given) if isinstance(given, Mapping) else given
 
     @field_validator("report_to", mode="before")
     @classmethod
@@ -212,6 +231,10 @@ class TrainingArguments:
                 raise ValueError("lr_scheduler_type='plateau' needs an eval_strategy")
         if self.load_best_model_at_end:
             self._check_best_model_saving()
+        if self.hub_model_id is not None and not self.push_to_hub:
+            raise ValueError("hub_model_id is set, but nothing is uploaded: set push_to_hub=True")
+        if self.push_to_hub and self.hub_strategy == "every_save" and self.save_strategy == "no":
+            raise ValueError("hub_strategy='every_save' needs a save_strategy other than 'no'")
 
     def _check_best_model_saving(self) -> None:
         if self.save_strategy != self.eval_strategy:

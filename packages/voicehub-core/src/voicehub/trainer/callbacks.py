@@ -33,6 +33,7 @@ EVENTS = (
     "on_checkpoint_saved",
     "on_step_skipped",
     "on_alert",
+    "on_media",
     "on_train_error",
 )
 
@@ -41,12 +42,16 @@ class TrainerCallback:
     """Override the events you need; each gets ``(args, state, control, **context)``.
 
     A callback with ``state_dict`` / ``load_state_dict`` is stateful: its state (JSON values) is
-    part of every checkpoint and its class and order part of the exact-resume signature.
+    part of every checkpoint and its class and order part of the exact-resume signature. One that
+    sets ``state_name`` is stored under that name and is no part of the signature: for callbacks
+    that only watch, such as reporters.
     Events: see ``EVENTS``. Context holds ``model``, ``adapter``, ``optimizers``, ``schedulers``,
     and by event ``logs`` (on_log), ``metrics`` (on_evaluate), ``checkpoint`` (on_save,
     on_checkpoint_saved), ``reason`` and ``ids`` (on_step_skipped), ``alert`` (on_alert),
-    ``error`` (on_train_error).
+    ``media`` (on_media), ``error`` (on_train_error).
     """
+
+    state_name: str | None = None
 
     def on_init_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
@@ -138,10 +143,22 @@ class TrainerCallback:
     ) -> None:
         """``context['alert']``: a named health alert with advice."""
 
+    def on_media(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """``context['media']``: audio, pictures and texts by name (``Trainer.log_media``)."""
+
     def on_train_error(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
     ) -> None:
         """Training ends with ``context['error']``; close what is open."""
+
+
+def overrides(callback: Any, event: str) -> bool:
+    """Whether ``callback`` does anything at ``event``."""
+    method = getattr(callback, event, None)
+    inherited = getattr(method, "__func__", None) is getattr(TrainerCallback, event)
+    return method is not None and not inherited
 
 
 class CallbackHandler:
@@ -174,10 +191,8 @@ class CallbackHandler:
         self._listeners: dict[str, list[Any]] = {event: [] for event in EVENTS}
         for callback in self.callbacks:
             for event in EVENTS:
-                method = getattr(callback, event, None)
-                own = getattr(type(callback), event, None)
-                if method is not None and own is not getattr(TrainerCallback, event):
-                    self._listeners[event].append(method)
+                if overrides(callback, event):
+                    self._listeners[event].append(getattr(callback, event))
 
     def listens(self, event: str) -> bool:
         """Whether any callback overrides ``event``; lets the loop skip building its context."""
@@ -200,12 +215,17 @@ class CallbackHandler:
             listener(args, state, control, **merged)
 
     def stateful(self) -> list[tuple[str, TrainerCallback]]:
-        """Callbacks with state, each with a name that its class and position make unique."""
+        """Callbacks with state, by their ``state_name``, or a name that class and position make."""
         named: list[tuple[str, TrainerCallback]] = []
+        position = 0
         for callback in self.callbacks:
-            if callable(getattr(callback, "state_dict", None)):
-                name = f"{len(named)}:{type(callback).__module__}.{type(callback).__qualname__}"
-                named.append((name, callback))
+            if not callable(getattr(callback, "state_dict", None)):
+                continue
+            name = getattr(callback, "state_name", None)
+            if name is None:
+                name = f"{position}:{type(callback).__module__}.{type(callback).__qualname__}"
+                position += 1
+            named.append((name, callback))
         return named
 
     def state_dict(self) -> dict[str, Any]:

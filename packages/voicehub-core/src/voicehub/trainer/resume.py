@@ -101,7 +101,9 @@ def build_signature(
         "strategy": strategy.resume_signature(),
         "recipe": graph.adapter.resume_configuration(),
         "stateful_callbacks": [
-            {"name": name, **describe_object(callback)} for name, callback in callbacks.stateful()
+            {"name": name, **describe_object(callback)}
+            for name, callback in callbacks.stateful()
+            if getattr(callback, "state_name", None) is None  # those only watch
         ],
     }
 

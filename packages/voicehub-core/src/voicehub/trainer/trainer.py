@@ -42,6 +42,7 @@ from voicehub.trainer.feed import (
     require_dataset,
 )
 from voicehub.trainer.health import HealthCallback
+from voicehub.trainer.media import Media
 from voicehub.trainer.metrics_file import MetricsFile
 from voicehub.trainer.reporters import make_reporters
 from voicehub.trainer.start import StartedRun, start_run
@@ -140,6 +141,7 @@ class Trainer:
         self.callbacks = CallbackHandler(self._default_callbacks() + list(callbacks or ()))
         self._graph: composition.Graph | None = None
         self._run: StartedRun | None = None
+        self._final_model: tuple[int, Path] | None = None
         self.extra_checkpoint_files: dict[str, Callable[[Path], None]] = {}
         self.fire("on_init_end")
 
@@ -154,7 +156,7 @@ class Trainer:
                     self.args.early_stopping_patience, self.args.early_stopping_threshold
                 )
             )
-        return [*defaults, *make_reporters(self.args), *hooks.callbacks(self.args)]
+        return [*defaults, *make_reporters(self.args, self.alert), *hooks.callbacks(self.args)]
 
     def _make_custom_loss(self, function: LossFunction | None) -> CustomLoss | None:
         if function is None:
@@ -223,8 +225,8 @@ class Trainer:
         began = time.perf_counter()
         first_step = self.state.global_step
         self.adapter.train_mode()
-        self.fire("on_train_begin", resumed_from=self._run.restored_from)
         try:
+            self.fire("on_train_begin", resumed_from=self._run.restored_from)
             self._run.loop.run()
             self._run.saver.settle(wait=True)
             if self.args.load_best_model_at_end:
@@ -258,7 +260,7 @@ class Trainer:
             metrics.update(prefixed(result.metrics, prefix))
         if len(splits) > 1 or "" not in splits:
             metrics.update(means_over_splits(metrics, metric_key_prefix, list(splits)))
-        self.log(metrics)
+        self.log(metrics, prefix=metric_key_prefix, splits=tuple(splits))
         self.fire("on_evaluate", metrics=metrics)
         return metrics
 
@@ -267,7 +269,7 @@ class Trainer:
         require_dataset(test_dataset, "test_dataset")
         result = self._run_split(test_dataset, "test", keep_predictions=True)
         metrics = prefixed(result.metrics, metric_key_prefix)
-        self.fire("on_predict", metrics=metrics)
+        self.fire("on_predict", metrics=metrics, prefix=metric_key_prefix)
         return PredictionOutput(result.predictions, result.label_ids, metrics)
 
     def save_model(
@@ -289,9 +291,17 @@ class Trainer:
 
         return saving.replace_directory(target, write)
 
+    def save_final_model(self) -> Path:
+        """``final-model/`` of these weights: written once, however many ask for it."""
+        step = self.state.global_step
+        if self._final_model is None or self._final_model[0] != step:
+            self._final_model = (step, self.save_model())
+        return self._final_model[1]
+
     def load_weights(self, checkpoint: str | Path) -> None:
         """Warm start: the weights of a complete checkpoint, and nothing else of it."""
         self.graph.adapter.load_state_dict(open_checkpoint(Path(checkpoint)).tensors())
+        self._final_model = None
 
     def get_train_dataloader(self) -> Any:
         """Micro-batches of the first epoch, as the loop reads them."""
@@ -303,6 +313,16 @@ class Trainer:
         logger.warning("%s", text)
         self.log({"alert": text})
         self.fire("on_alert", alert=text)
+
+    @property
+    def wants_media(self) -> bool:
+        """Whether any callback shows media: without one they need not be computed."""
+        return self.state.is_world_process_zero and self.callbacks.listens("on_media")
+
+    def log_media(self, media: Mapping[str, Media]) -> None:
+        """Hand audio, pictures and texts, by names such as ``eval/sample``, to the reporters."""
+        if self.wants_media:
+            self.fire("on_media", media=dict(media))
 
     # Wiring.
 
@@ -333,8 +353,11 @@ class Trainer:
         """Call an event on every callback that listens to it."""
         self.callbacks.fire(event, self.args, self.state, self.control, **context)
 
-    def log(self, values: Mapping[str, Any]) -> None:
-        """Append a row to the log history and tell the callbacks."""
+    def log(self, values: Mapping[str, Any], **context: Any) -> None:
+        """Append a row to the log history and tell the callbacks.
+
+        Context of an evaluation: ``prefix`` of its metrics, and the names of its ``splits``.
+        """
         row = {
             "step": self.state.global_step,
             "epoch": self.state.epoch,
@@ -342,7 +365,7 @@ class Trainer:
             **values,
         }
         self.state.log_history.append(row)
-        self.fire("on_log", logs=row)
+        self.fire("on_log", logs=row, **context)
 
     def _run_split(self, dataset: Any, name: str, *, keep_predictions: bool) -> SplitResult:
         graph = self.graph
