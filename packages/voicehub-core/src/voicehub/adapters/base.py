@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -75,6 +76,7 @@ class TrainingAdapter:
         self.move_inputs: Callable[[Any], Any] | None = None
         self.components: dict[str, Any] = {}
         self._plans: dict[str, PhasePlan] = {}
+        self._kept_in_eval: tuple[nn.Module, ...] = ()
         self._frozen_modules: tuple[nn.Module, ...] = ()
         self._prepare_hook: Callable[[Any], Any] | None = None
         self._every_step = all(phase.frequency == 1 for phase in spec.phases)
@@ -165,7 +167,7 @@ class TrainingAdapter:
         plan = self._plan_of(context.phase)
         self.context = context
         inputs = self._inputs(plan, context.inputs)
-        if plan.frozen:
+        if plan.frozen or plan.in_eval:
             with plan.boundaries():
                 return self._step(plan, inputs, training=True)
         return self._step(plan, inputs, training=True)
@@ -243,7 +245,7 @@ class TrainingAdapter:
     def train_mode(self) -> None:
         """Put the model in training mode, but what is frozen in eval mode."""
         self.module.train()
-        for module in self._frozen_modules:
+        for module in (*self._frozen_modules, *self._kept_in_eval):
             module.eval()
 
     def eval_mode(self) -> None:
@@ -258,6 +260,28 @@ class TrainingAdapter:
         )
         if self.module.training:
             self.train_mode()
+
+    def keep_in_eval(self, modules: Sequence[nn.Module]) -> None:
+        """Keep modules in eval mode while training, also such as hold no parameter themselves."""
+        self._kept_in_eval = tuple(modules)
+        self.refresh_frozen()
+
+    def freeze_in_phase(
+        self, name: str, parameters: Sequence[nn.Parameter], modules: Sequence[nn.Module]
+    ) -> None:
+        """Freeze more in a phase than its spec does; replaces what an earlier call froze."""
+        plan = self._plans[name]
+        declared = plan.frozen[: len(plan.frozen) - plan.added]
+        self._plans[name] = dataclasses.replace(
+            plan,
+            frozen=(*declared, *parameters),
+            in_eval=tuple(modules),
+            added=len(parameters),
+        )
+
+    def frozen_in_phase(self, name: str) -> tuple[nn.Parameter, ...]:
+        """Return what takes no gradient in a phase, be it trainable otherwise."""
+        return self._plans[name].frozen
 
     def gradient_checkpointing_enable(self) -> None:
         """Recompute activations in the backward, in every part of the model that offers it.

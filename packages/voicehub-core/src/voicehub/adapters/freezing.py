@@ -9,15 +9,23 @@ from torch import nn
 
 
 @contextmanager
-def frozen_parameters(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+def frozen_parameters(
+    parameters: Iterable[nn.Parameter], modules: Iterable[nn.Module] = ()
+) -> Iterator[None]:
     """Set ``requires_grad`` False on parameters, and restore what was True, also on errors.
+
+    ``modules`` are in eval mode meanwhile, with all below them.
 
     A parameter that is frozen while the forward runs gets no node in the graph, so the backward
     never writes its gradient, while gradients still flow through the operation to its inputs.
     Hold the same boundary around the backward as well where activations are recomputed in it.
     """
     changed: list[nn.Parameter] = []
+    stilled: list[nn.Module] = []
     try:
+        for module in modules:
+            stilled += [part for part in module.modules() if part.training]
+            module.eval()
         for parameter in parameters:
             if parameter.requires_grad:
                 parameter.requires_grad_(False)
@@ -26,6 +34,8 @@ def frozen_parameters(parameters: Iterable[nn.Parameter]) -> Iterator[None]:
     finally:
         for parameter in changed:
             parameter.requires_grad_(True)
+        for part in stilled:
+            part.training = True
 
 
 def frozen_modules(

@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from voicehub.adapters.outputs import SpeechTrainingOutput
 from voicehub.errors import RecipeError
 from voicehub.specs.phase import TrainingPhaseSpec
 
+_HALF = (torch.float16, torch.bfloat16)
 _NESTED = ("losses", "loss_dict")
 _FIELDS = ("logits", "predictions", "audio_values", "hidden_states", "attentions")
 
@@ -90,6 +92,8 @@ def normalise(
             "(requires_grad is False). Look for a detach() or torch.no_grad() in the forward, or "
             "for a phase whose components are all frozen."
         )
+    if loss is not None and loss.dtype in _HALF:
+        output.loss = loss.float()  # sums over a window and its items would lose digits
     if output.num_items is not None:
         _check_items(output.num_items, rule.phase.name)
     output.training_phase = rule.phase.name
@@ -185,6 +189,7 @@ def _total(found: Mapping[str, Any], rule: LossRule) -> Any:
                 f"got {type(value).__name__}."
             )
         weight = rule.weights.get(key, 1.0)
+        value = value.float() if value.dtype in _HALF else value
         term = value if weight == 1.0 else value * weight
         total = term if total is None else total + term
     return total

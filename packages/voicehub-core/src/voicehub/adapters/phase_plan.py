@@ -35,6 +35,8 @@ class PhasePlan:
         call: The forward: a module, or a bound method.
         rule: How its output becomes a loss.
         frozen: Parameters without gradient in this phase.
+        in_eval: Modules in eval mode during this phase.
+        added: How many of ``frozen`` the run's settings added to what the spec declares.
         dropped_labels: Labels that only the fallback objective reads, not the forward.
         as_given: Whether inputs need nothing but flattening.
     """
@@ -45,10 +47,14 @@ class PhasePlan:
     frozen: tuple[nn.Parameter, ...]
     dropped_labels: frozenset[str]
     as_given: bool
+    in_eval: tuple[nn.Module, ...] = ()
+    added: int = 0
 
     def boundaries(self) -> AbstractContextManager[None]:
-        """Return a context in which the phase's frozen parameters take no gradient."""
-        return frozen_parameters(self.frozen) if self.frozen else _OPEN
+        """Return a context in which what the phase freezes takes no gradient and does not drop."""
+        if not self.frozen and not self.in_eval:
+            return _OPEN
+        return frozen_parameters(self.frozen, self.in_eval)
 
     def prepare(self, inputs: Any) -> Any:
         """Return the phase's inputs from a batch; the batch itself is never changed.

@@ -40,10 +40,11 @@ def routes_table(routes: Sequence[RouteSummary], frozen: int) -> str:
             f"{route.weight_decay:.3g}",
             route.scheduled_updates,
             route.warmup_updates,
+            *([route.frozen] if any(row.frozen for row in routes) else []),
         )
         for route in routes
     ]
-    headers = (
+    headers: tuple[str, ...] = (
         "route",
         "group",
         "tensors",
@@ -53,6 +54,8 @@ def routes_table(routes: Sequence[RouteSummary], frozen: int) -> str:
         "updates",
         "warm-up",
     )
+    if any(route.frozen for route in routes):
+        headers += ("frozen",)
     trains = sum(route.parameters for route in routes)
     total = trains + frozen
     line = f"trains {trains:,} of {total:,} parameters ({100 * trains / max(1, total):.1f} %)"

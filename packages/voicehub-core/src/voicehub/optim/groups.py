@@ -38,8 +38,8 @@ def decay_groups(
     if not weight_decay:
         parameters = [p for _, p in named]
         return [{"params": parameters, "lr": learning_rate, "weight_decay": 0.0, "name": "all"}]
-    decayed = [p for n, p in named if _decays(n, p, exempt)]
-    kept = [p for n, p in named if not _decays(n, p, exempt)]
+    decayed = [p for n, p in named if decays(n, p, exempt)]
+    kept = [p for n, p in named if not decays(n, p, exempt)]
     groups = [
         {"params": decayed, "lr": learning_rate, "weight_decay": weight_decay, "name": "decay"},
         {"params": kept, "lr": learning_rate, "weight_decay": 0.0, "name": "no_decay"},
@@ -47,6 +47,7 @@ def decay_groups(
     return [group for group in groups if group["params"]]
 
 
-def _decays(name: str, parameter: nn.Parameter, exempt: set[int]) -> bool:
+def decays(name: str, parameter: nn.Parameter, exempt: set[int]) -> bool:
+    """Whether weight decay is for this parameter: a matrix that is no norm and no embedding."""
     is_bias = name == "bias" or name.endswith((".bias", "_bias"))
     return parameter.ndim > 1 and not is_bias and id(parameter) not in exempt

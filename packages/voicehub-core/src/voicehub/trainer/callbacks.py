@@ -238,6 +238,12 @@ class CallbackHandler:
             if name in state:
                 callback.load_state_dict(state[name])  # type: ignore[attr-defined]
 
+    def load_state_of(self, callback: TrainerCallback, state: dict[str, Any]) -> None:
+        """Give one stateful callback its state back, out of that of all."""
+        for name, known in self.stateful():
+            if known is callback:
+                callback.load_state_dict(state[name])  # type: ignore[attr-defined]
+
 
 class EarlyStoppingCallback(TrainerCallback):
     """Stops after ``early_stopping_patience`` evaluations without an improvement.

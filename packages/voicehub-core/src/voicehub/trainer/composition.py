@@ -22,6 +22,7 @@ from voicehub.adapters.base import TrainingAdapter
 from voicehub.adapters.routes import check_optimizers
 from voicehub.errors import ConfigurationError
 from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
+from voicehub.optim.group_rules import GroupRules
 from voicehub.optim.groups import NamedParameters, decay_groups, undecayed
 from voicehub.optim.schedules import (
     ClosedFormScheduler,
@@ -31,6 +32,7 @@ from voicehub.optim.schedules import (
 )
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.freezing import FreezePolicy
 
 OptimizerFactory = Callable[[str, NamedParameters, TrainingArguments], Optimizer]
 SchedulerFactory = Callable[[str, Optimizer, int, TrainingArguments], Scheduler]
@@ -79,6 +81,7 @@ class Graph:
     model: nn.Module
     device: str
     optimizers: OptimizerBundle
+    freezing: FreezePolicy | None = None
 
 
 def seed_everything(seed: int) -> None:
@@ -105,9 +108,10 @@ def build_graph(
     args: TrainingArguments,
     sources: OptimizationSources,
 ) -> Graph:
-    """Set up the adapter, move and wrap the model, create the optimizers."""
+    """Set up the adapter, freeze, move and wrap the model, create the optimizers."""
     seed_everything(args.seed)
     adapter.setup()
+    freezing = FreezePolicy(adapter, args.freeze) if args.freeze else None
     if args.gradient_checkpointing:
         adapter.gradient_checkpointing_enable()
     device = args.device
@@ -116,17 +120,23 @@ def build_graph(
     adapter = strategy.prepare_training_adapter(adapter, device=device)
     model = strategy.prepare_model(model, device=device)
     optimizers = OptimizerBundle(_create_optimizers(adapter, args, sources))
-    return Graph(adapter, model, device, optimizers)
+    return Graph(adapter, model, device, optimizers, freezing)
 
 
 def _create_optimizers(
     adapter: TrainingAdapter, args: TrainingArguments, sources: OptimizationSources
 ) -> dict[str, Optimizer]:
+    if args.param_groups and (sources.optimizer or sources.optimizer_factory):
+        raise ConfigurationError(
+            "param_groups would not be read: the groups of optimizers[0] or of optimizer_factory "
+            "are made outside the Trainer. Set rates and decay there, or leave these out."
+        )
     if sources.optimizer is not None:
         own = {_only_route(adapter, "optimizers"): sources.optimizer}
         check_optimizers(own, adapter.routes)
         return own
     exempt = undecayed([adapter.module])
+    rules = GroupRules(adapter.module, args.param_groups, exempt)
     optimizers = {}
     for name, named in adapter.routes.items():
         if sources.optimizer_factory is not None:
@@ -143,7 +153,8 @@ def _create_optimizers(
                 weight_decay=args.weight_decay,
                 exempt=exempt,
             )
-        optimizers[name] = _create_optimizer(groups, args, sources)
+        optimizers[name] = _create_optimizer(rules.split(groups), args, sources)
+    rules.check_used()
     check_optimizers(optimizers, adapter.routes)
     return optimizers
 
@@ -215,6 +226,7 @@ class RouteSummary:
     weight_decay: float
     scheduled_updates: int
     warmup_updates: int
+    frozen: str = ""  # which freeze rules hold a part of the group, and when
 
 
 def summarize_routes(
@@ -235,6 +247,7 @@ def summarize_routes(
                     weight_decay=float(group.get("weight_decay", 0.0)),
                     scheduled_updates=route_updates[route],
                     warmup_updates=args.get_warmup_steps(route_updates[route]),
+                    frozen=graph.freezing.frozen_when(trainable) if graph.freezing else "",
                 )
             )
     return rows

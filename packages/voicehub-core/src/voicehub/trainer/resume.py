@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,7 @@ def build_signature(
         "optimization": {
             "max_grad_norm": args.max_grad_norm,
             "gradient_checkpointing": args.gradient_checkpointing,
+            "freeze": [dataclasses.asdict(rule) for rule in args.freeze],
             "optimizers": {name: _describe_optimizer(opt) for name, opt in routes.items()},
         },
         "precision": {

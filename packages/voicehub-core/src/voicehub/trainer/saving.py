@@ -8,10 +8,11 @@ import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from voicehub.adapters.base import TrainingAdapter
 from voicehub.checkpoints.layout import checkpoint_name, list_checkpoints
 from voicehub.checkpoints.random_state import capture_random_state
 from voicehub.checkpoints.rotation import rotate
@@ -204,6 +205,20 @@ def replace_directory(target: Path, write: Callable[[Path], None]) -> Path:
         raise
     _fsync(target.parent)
     return target
+
+
+def complete_recipe_manifest(
+    directory: Path, adapter: TrainingAdapter, saved: Mapping[str, Any]
+) -> None:
+    """Say in an artifact's ``training_recipe.json`` which weights it holds.
+
+    What the adapter wrote there, the place of the native export included, stays.
+    """
+    path = directory / "training_recipe.json"
+    manifest = adapter.artifact_manifest()
+    if path.is_file():
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    write_json(path, {**manifest, **saved})
 
 
 def write_json(path: Path, value: Any) -> None:

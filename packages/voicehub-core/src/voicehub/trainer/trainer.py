@@ -21,6 +21,7 @@ from voicehub.strategies.base import TrainingStrategy
 from voicehub.strategies.registry import resolve_strategy
 from voicehub.trainer import composition, saving
 from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.averaging import EMACallback, Weights, averaged_tensors, weights_in_use
 from voicehub.trainer.best import update_best
 from voicehub.trainer.callbacks import CallbackHandler, EarlyStoppingCallback, TrainerCallback
 from voicehub.trainer.custom_loss import CustomLoss, LossFunction
@@ -41,6 +42,7 @@ from voicehub.trainer.feed import (
     default_plan,
     require_dataset,
 )
+from voicehub.trainer.freezing import FreezeCallback
 from voicehub.trainer.health import HealthCallback
 from voicehub.trainer.media import Media
 from voicehub.trainer.metrics_file import MetricsFile
@@ -138,6 +140,7 @@ class Trainer:
             is_local_process_zero=self.strategy.is_primary,
         )
         self.control = TrainerControl()
+        self.averaging = EMACallback(self.args) if self.args.ema_decay is not None else None
         self.callbacks = CallbackHandler(self._default_callbacks() + list(callbacks or ()))
         self._graph: composition.Graph | None = None
         self._run: StartedRun | None = None
@@ -150,6 +153,10 @@ class Trainer:
             MetricsFile(),
             HealthCallback(self.alert),
         ]
+        if self.averaging is not None:
+            defaults.append(self.averaging)
+        if any(not rule.is_permanent for rule in self.args.freeze):
+            defaults.append(FreezeCallback())
         if self.args.early_stopping_patience is not None:
             defaults.append(
                 EarlyStoppingCallback(
@@ -187,6 +194,8 @@ class Trainer:
             self._graph = composition.build_graph(
                 self.adapter, self.strategy, self.args, self.sources
             )
+            if self.averaging is not None:
+                self.averaging.bind(self._graph.adapter)
             self.callbacks.context.update(
                 model=self.model,
                 adapter=self.adapter,
@@ -248,48 +257,84 @@ class Trainer:
 
         Returns:
             ``<prefix>_<metric>`` for one dataset; ``<prefix>_<split>_<metric>`` for several, and
-            then also ``<prefix>_<metric>``, the mean of each metric over the splits.
+            then also ``<prefix>_<metric>``, the mean of each metric over the splits. They are of
+            the weights that ``args.eval_weights`` names; with ``both`` the averaged ones are
+            ``<prefix>_ema_...`` beside the raw ones. With averages each logged row says which
+            ``weights`` it is of.
         """
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         require_dataset(dataset, "eval_dataset")
         splits = dataset if isinstance(dataset, Mapping) else {"": dataset}
         metrics: dict[str, float] = {}
-        for split, data in splits.items():
-            result = self._run_split(data, split or "eval", keep_predictions=False)
-            prefix = f"{metric_key_prefix}_{split}" if split else metric_key_prefix
-            metrics.update(prefixed(result.metrics, prefix))
-        if len(splits) > 1 or "" not in splits:
-            metrics.update(means_over_splits(metrics, metric_key_prefix, list(splits)))
-        self.log(metrics, prefix=metric_key_prefix, splits=tuple(splits))
+        if self.args.eval_weights != "ema":
+            metrics.update(self._evaluate_with("raw", splits, metric_key_prefix))
+        if self.args.eval_weights != "raw":
+            both = self.args.eval_weights == "both"
+            prefix = f"{metric_key_prefix}_ema" if both else metric_key_prefix
+            metrics.update(self._evaluate_with("ema", splits, prefix))
         self.fire("on_evaluate", metrics=metrics)
+        return metrics
+
+    def _evaluate_with(
+        self, weights: Weights, splits: Mapping[str, Any], prefix: str
+    ) -> dict[str, float]:
+        """Evaluate all splits with one kind of weights, and log it as one row."""
+        self.graph  # noqa: B018 - averages start with the graph
+        metrics: dict[str, float] = {}
+        with weights_in_use(self.averaging, weights):
+            for split, data in splits.items():
+                result = self._run_split(data, split or "eval", keep_predictions=False)
+                metrics.update(prefixed(result.metrics, f"{prefix}_{split}" if split else prefix))
+        if len(splits) > 1 or "" not in splits:
+            metrics.update(means_over_splits(metrics, prefix, list(splits)))
+        row = metrics if self.averaging is None else {**metrics, "weights": weights}
+        self.log(row, prefix=prefix, splits=tuple(splits))
         return metrics
 
     def predict(self, test_dataset: Any, metric_key_prefix: str = "test") -> PredictionOutput:
         """Predictions, labels and metrics of a dataset; labels are optional."""
         require_dataset(test_dataset, "test_dataset")
-        result = self._run_split(test_dataset, "test", keep_predictions=True)
+        self.graph  # noqa: B018 - averages start with the graph
+        with weights_in_use(self.averaging, "ema" if self.args.eval_weights == "ema" else "raw"):
+            result = self._run_split(test_dataset, "test", keep_predictions=True)
         metrics = prefixed(result.metrics, metric_key_prefix)
         self.fire("on_predict", metrics=metrics, prefix=metric_key_prefix)
         return PredictionOutput(result.predictions, result.label_ids, metrics)
 
     def save_model(
-        self, output_dir: str | Path | None = None, *, include_native_export: bool = True
+        self,
+        output_dir: str | Path | None = None,
+        *,
+        include_native_export: bool = True,
+        weights: Weights = "raw",
     ) -> Path:
         """Write the portable artifact, a native export under ``native_export/`` included.
 
         An older artifact in the same place is replaced only once the new one is complete.
+
+        Args:
+            output_dir: ``final-model`` in the run directory by default.
+            include_native_export: also in the layout of the library the model comes from.
+            weights: ``raw``, or ``ema`` for the averages; ``training_recipe.json`` says which.
         """
         target = Path(output_dir) if output_dir is not None else self.run_dir / "final-model"
         adapter = self.graph.adapter
 
         def write(directory: Path) -> None:
             adapter.save_pretrained(directory, native_export=include_native_export)
-            saving.write_json(directory / "training_recipe.json", adapter.artifact_manifest())
+            saving.complete_recipe_manifest(directory, adapter, self._weights_saved(weights))
             saving.write_json(directory / "training_args.json", self.args.to_dict())
             if self.processing_class is not None:
                 self.processing_class.save_pretrained(directory)
 
-        return saving.replace_directory(target, write)
+        with weights_in_use(self.averaging, weights):
+            return saving.replace_directory(target, write)
+
+    def _weights_saved(self, weights: Weights) -> dict[str, Any]:
+        if self.averaging is None:
+            return {"weights": weights}
+        ema = self.averaging.ema
+        return {"weights": weights, "ema": {**ema.describe(), "updates": ema.updates}}
 
     def save_final_model(self) -> Path:
         """``final-model/`` of these weights: written once, however many ask for it."""
@@ -298,9 +343,13 @@ class Trainer:
             self._final_model = (step, self.save_model())
         return self._final_model[1]
 
-    def load_weights(self, checkpoint: str | Path) -> None:
-        """Warm start: the weights of a complete checkpoint, and nothing else of it."""
-        self.graph.adapter.load_state_dict(open_checkpoint(Path(checkpoint)).tensors())
+    def load_weights(self, checkpoint: str | Path, *, weights: Weights = "raw") -> None:
+        """Warm start: the weights of a complete checkpoint, raw or averaged, and nothing else."""
+        opened = open_checkpoint(Path(checkpoint))
+        tensors = averaged_tensors(opened) if weights == "ema" else opened.tensors()
+        self.graph.adapter.load_state_dict(tensors)
+        if self.averaging is not None:
+            self.averaging.ema.reset()
         self._final_model = None
 
     def get_train_dataloader(self) -> Any:
@@ -408,7 +457,10 @@ class Trainer:
         if name is None:
             logger.warning("No evaluation was finite: the last weights are kept as the final ones.")
             return
-        self.graph.adapter.load_state_dict(open_checkpoint(self.run_dir / name).tensors())
+        best = open_checkpoint(self.run_dir / name)
+        self.graph.adapter.load_state_dict(best.tensors())
+        if self.averaging is not None:
+            self.callbacks.load_state_of(self.averaging, best.runtime()["callbacks"])
         logger.info("Loaded the best weights, of %s.", name)
 
     def _train_metrics(self, seconds: float, first_step: int) -> dict[str, float]:
