@@ -13,7 +13,16 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from voicehub.cli import checkpoint, doctor, eval_, plugins_, presets_, train, transcribe
+from voicehub.cli import (
+    checkpoint,
+    doctor,
+    eval_,
+    new_plugin,
+    plugins_,
+    presets_,
+    train,
+    transcribe,
+)
 from voicehub.cli.output import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -119,6 +128,7 @@ app.command("transcribe")(transcribe.transcribe)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.command("presets")(presets_.presets)
 app.command("plugins")(plugins_.plugins)
+app.command("new-plugin")(new_plugin.new_plugin)
 app.command("doctor")(doctor.doctor)
 
 

@@ -14,6 +14,7 @@ DATA_SOURCES = "voicehub.data_sources"
 PRESETS = "voicehub.presets"
 COMMANDS = "voicehub.commands"
 PLUGINS = "voicehub.plugins"
+CONFORMANCE = "voicehub.conformance"
 
 GROUPS = (
     TRAINING_SPECS,
@@ -26,6 +27,7 @@ GROUPS = (
     PRESETS,
     COMMANDS,
     PLUGINS,
+    CONFORMANCE,
 )
 
 SUPPORTED_API_VERSIONS = (1,)

@@ -1,0 +1,1 @@
+"""A mel-spectrogram denoiser for VoiceHub. Importing this loads nothing."""
