@@ -6,6 +6,8 @@ listens to ``on_media``; what a reporter cannot show it leaves out.
 
 from __future__ import annotations
 
+import io
+import wave
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -21,7 +23,7 @@ class Audio:
 
     Attributes:
         array: samples in [-1, 1], shape (samples,); an array or a tensor on any device. Kept as
-            float32 NumPy; what is louder is clipped by the reporters' files, not here.
+            float32 NumPy; what is louder is clipped when written, not here.
         sample_rate: Hz.
 
     Raises:
@@ -38,6 +40,21 @@ class Audio:
         if self.sample_rate <= 0:
             raise ValueError(f"Audio needs a sample rate in Hz, got {self.sample_rate}.")
         object.__setattr__(self, "array", array)
+
+    def as_int16(self) -> Array:
+        """Samples as int16, shape (samples,); louder ones clipped, NaN as silence."""
+        clipped: Array = np.clip(np.nan_to_num(self.array), -1.0, 1.0)
+        return np.round(clipped * 32767).astype(np.int16)
+
+    def as_wav(self) -> bytes:
+        """The content of a WAV file, 16 bit, one channel."""
+        buffer = io.BytesIO()
+        with wave.open(buffer, "wb") as file:
+            file.setnchannels(1)
+            file.setsampwidth(2)
+            file.setframerate(self.sample_rate)
+            file.writeframes(self.as_int16().astype("<i2").tobytes())
+        return buffer.getvalue()
 
 
 @dataclass(frozen=True, eq=False)

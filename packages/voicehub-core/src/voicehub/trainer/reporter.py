@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import abc
+import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from voicehub.errors import OptionalDependencyError
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.media import Media, Text
@@ -149,6 +151,19 @@ class Reporter(TrainerCallback, abc.ABC):
         if self._is_open:
             self._is_open = False
             self.close_run(failed=failed)
+
+
+def require_library(reporter: str, module: str) -> None:
+    """Refuse at the start what would fail at the first event; imports nothing.
+
+    Raises:
+        OptionalDependencyError: ``module`` is not installed; names what to install.
+    """
+    if importlib.util.find_spec(module) is None:
+        raise OptionalDependencyError(
+            f"The reporter '{reporter}' needs '{module}', which is not installed: "
+            f"pip install {module}"
+        )
 
 
 def namespaced(

@@ -1,0 +1,1 @@
+"""Reports VoiceHub runs to TensorBoard: ``TrainingArguments(report_to="tensorboard")``."""

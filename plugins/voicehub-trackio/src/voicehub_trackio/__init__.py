@@ -1,0 +1,1 @@
+"""Reports VoiceHub runs to Trackio: ``TrainingArguments(report_to="trackio")``."""

@@ -1,0 +1,1 @@
+"""Reports VoiceHub runs to Weights & Biases: ``TrainingArguments(report_to="wandb")``."""
