@@ -18,10 +18,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each check of each type that was asked for."""
     parameters = []
     for name in metafunc.config.getoption("--voicehub-family"):
-        try:
-            with_case, without = model_types_of(name)
-        except Exception as error:
-            raise pytest.UsageError(str(error)) from None
+        with_case, without = model_types_of(name)
         parameters += [(model_type, check) for model_type in with_case for check in CHECKS]
         parameters += [(model_type, _NO_CASE) for model_type in without]
     unique = list(dict.fromkeys(parameters))

@@ -7,6 +7,7 @@ option is given.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,14 +31,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Collect the kit: beside the paths that were given, or alone where none was."""
-    if not config.getoption(_OPTION):
+    names = config.getoption(_OPTION)
+    if not names:
         return
+    _check_names(names)
     given = config.args_source is config.ArgsSource.INVOCATION_DIR
     configured = config.args_source is config.ArgsSource.TESTPATHS
     if given or configured:
         config.args[:] = [_TESTS]
     elif _TESTS not in config.args:
         config.args.append(_TESTS)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    import pytest
+
+    from voicehub.errors import VoiceHubError
+    from voicehub.testing.cases import model_types_of
+
+    try:
+        for name in names:
+            model_types_of(name)
+    except VoiceHubError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
