@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from voicehub.errors import ConfigurationError
 from voicehub.suggest import did_you_mean
-from voicehub_hf.lengths import minimum_input_length, output_lengths
+from voicehub_hf.lengths import hidden_lengths, minimum_input_length, output_lengths
 
 if TYPE_CHECKING:
     from torch import nn
@@ -21,6 +21,7 @@ __all__ = [
     "base_encoder",
     "ctc_encoder",
     "ctc_head",
+    "hidden_lengths",
     "minimum_input_length",
     "output_lengths",
     "padding_sensitive",

@@ -12,7 +12,7 @@ from voicehub.errors import CheckpointError, ConfigurationError
 from voicehub_hf.encoders import ctc_encoder, unwrapped
 from voicehub_hf.loading import LoadedCTC, load_checkpoint, load_ctc
 from voicehub_hf.lora import merge_lora
-from voicehub_hf.processors import build_processor
+from voicehub_hf.processors import build_processor, progress_bars
 
 __all__ = ["LoadedCTC", "build_processor", "export_ctc", "load_checkpoint", "load_ctc"]
 
@@ -49,19 +49,30 @@ def export_ctc(
     target = Path(directory)
     try:
         target.mkdir(parents=True, exist_ok=True)
-        model.save_pretrained(target)  # type: ignore[operator]
-        processor.save_pretrained(target)
+        with progress_bars(shown=False):
+            model.save_pretrained(target)  # type: ignore[operator]
+            processor.save_pretrained(target)
     except OSError as error:
         raise CheckpointError(f"Cannot write the export to {target}: {error}") from error
     return target
 
 
 def _check_tokenizer(config: Any, tokenizer: Any) -> None:
-    size = len(tokenizer)
-    if size != config.vocab_size:
+    vocabulary = tokenizer.get_vocab()
+    ids = set(vocabulary.values())
+    unnamed = sorted(set(range(config.vocab_size)) - ids)
+    # Sentence marks behind the vocabulary are common in published checkpoints and harmless.
+    special = set(tokenizer.all_special_tokens)
+    strays = sorted(
+        token
+        for token, index in vocabulary.items()
+        if index >= config.vocab_size and token not in special
+    )
+    if unnamed or strays:
+        problem = f"has no token for output {unnamed[0]}" if unnamed else f"adds '{strays[0]}'"
         raise ConfigurationError(
-            f"The tokenizer has {size} tokens, the model's output {config.vocab_size}. Export "
-            "with the tokenizer that the model was trained with."
+            f"The tokenizer ({len(ids)} tokens) does not fit the model ({config.vocab_size} "
+            f"outputs): it {problem}. Export with the tokenizer that the model was trained with."
         )
     if tokenizer.pad_token_id != config.pad_token_id:
         raise ConfigurationError(

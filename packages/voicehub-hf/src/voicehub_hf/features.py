@@ -59,23 +59,66 @@ def prepare_features(
         sample_rate: Their rate in Hz.
 
     Raises:
-        DataError: The rate is not the processor's; a waveform is not mono; a waveform is too
-            short for one feature frame. The message gives its position in the batch.
+        DataError: The batch is empty; the rate is not the processor's; a waveform is not mono
+            or too short for the processor. The message gives its position in the batch.
         ConfigurationError: The processor pads on the left.
+    """
+    rows = [
+        extract_features(processor, waveform, sample_rate, name=f"waveform {i} of the batch")
+        for i, waveform in enumerate(waveforms)
+    ]
+    return pad_features(processor, rows)
+
+
+def extract_features(
+    processor: Any,
+    waveform: np.ndarray | torch.Tensor,
+    sample_rate: int,
+    *,
+    name: str = "the waveform",
+) -> torch.Tensor:
+    """Turn one waveform into an unpadded row of the model's input, for use in data workers.
+
+    Returns:
+        (samples,) or (frames, bins), float32; valid steps only.
     """
     extractor = feature_extractor_of(processor)
     _check_extractor(extractor, sample_rate)
-    if not waveforms:
-        raise DataError("prepare_features needs at least one waveform; the batch is empty.")
-    name = extractor.model_input_names[0]
-    rows = [_features(extractor, name, wave, i) for i, wave in enumerate(waveforms)]
+    samples = np.asarray(waveform, dtype=np.float32)
+    if samples.ndim != 1:
+        raise DataError(
+            f"{name} has shape {samples.shape}; expected (samples,). Mix channels to mono first."
+        )
+    shortest = _shortest_normalisable(extractor)
+    if len(samples) < shortest:
+        raise DataError(
+            f"{name} has {len(samples)} samples; the processor needs at least {shortest} "
+            f"({shortest / extractor.sampling_rate:.4g} s)."
+        )
+    key = extractor.model_input_names[0]
+    features = extractor(
+        samples, sampling_rate=extractor.sampling_rate, return_tensors="pt", padding=True
+    )
+    row: torch.Tensor = features[key][0].float()
+    if key == "input_features":
+        # The processors append a masked row to odd lengths or for the last window; cut it off.
+        row = row[: int(features["attention_mask"][0].sum())]
+    return row
+
+
+def pad_features(processor: Any, rows: Sequence[torch.Tensor]) -> ModelInputs:
+    """Pad rows of :func:`extract_features` on the right to the longest."""
+    if not rows:
+        raise DataError("The batch is empty; at least one utterance is needed.")
+    extractor = feature_extractor_of(processor)
+    key = extractor.model_input_names[0]
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
     longest = int(lengths.max())
     padded = rows[0].new_full((len(rows), longest, *rows[0].shape[1:]), extractor.padding_value)
     for row, target in zip(rows, padded, strict=True):
         target[: len(row)] = row
-    inputs = {name: padded}
-    if name == "input_features" or extractor.return_attention_mask:
+    inputs = {key: padded}
+    if key == "input_features" or extractor.return_attention_mask:
         inputs["attention_mask"] = (torch.arange(longest) < lengths[:, None]).long()
     return ModelInputs(inputs, lengths)
 
@@ -111,7 +154,7 @@ def minimum_samples(config: Any, processor: Any) -> int:
     kind = type(extractor).__name__
     if kind == "SeamlessM4TFeatureExtractor":
         # Features are divided by their standard deviation over time: one frame has none.
-        frames = max(2, inputs * extractor.stride)
+        frames = max(2, inputs * int(extractor.stride))
         return _KALDI_WINDOW + (frames - 1) * _KALDI_HOP
     if kind == "ParakeetFeatureExtractor":
         return max(2, inputs) * int(extractor.hop_length)
@@ -143,31 +186,8 @@ def _check_extractor(extractor: Any, sample_rate: int) -> None:
         )
 
 
-def _features(extractor: Any, name: str, waveform: Any, position: int) -> torch.Tensor:
-    samples = np.asarray(waveform, dtype=np.float32)
-    if samples.ndim != 1:
-        raise DataError(
-            f"Waveform {position} of the batch has shape {samples.shape}; expected (samples,). "
-            "Mix channels down to mono first."
-        )
-    # Fewer than two feature frames have no deviation to normalise by: NaN would follow.
-    shortest = _shortest_normalisable(extractor)
-    if len(samples) < shortest:
-        raise DataError(
-            f"Waveform {position} of the batch has {len(samples)} samples; the processor needs "
-            f"at least {shortest} ({shortest / extractor.sampling_rate:.3f} s)."
-        )
-    features = extractor(
-        samples, sampling_rate=extractor.sampling_rate, return_tensors="pt", padding=True
-    )
-    row: torch.Tensor = features[name][0].float()
-    if name == "input_features":
-        # The processors append a masked row to odd lengths or for the last window; cut it off.
-        row = row[: int(features["attention_mask"][0].sum())]
-    return row
-
-
 def _shortest_normalisable(extractor: Any) -> int:
+    """Return the samples below which log-mel processors divide by no deviation and give NaN."""
     kind = type(extractor).__name__
     if kind == "SeamlessM4TFeatureExtractor":
         return _KALDI_WINDOW + _KALDI_HOP

@@ -27,8 +27,9 @@ def freeze_feature_encoder(model: nn.Module) -> int:
     for module in feature_encoder_modules(model):
         # wav2vec2's front end marks its input as requiring a gradient while this is set, which
         # would keep every activation of the convolutions alive for nothing.
-        if hasattr(module, "_freeze_parameters"):
-            module._freeze_parameters()
+        mark_frozen = getattr(module, "_freeze_parameters", None)
+        if callable(mark_frozen):
+            mark_frozen()
         for parameter in module.parameters():
             parameter.requires_grad_(False)
             frozen += parameter.numel()

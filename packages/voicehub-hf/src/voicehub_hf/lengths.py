@@ -34,22 +34,48 @@ def time_convolutions(config: Any) -> tuple[Convolution, ...]:
     Raises:
         ConfigurationError: The config is of another model type.
     """
+    return (*front_convolutions(config), *adapter_convolutions(config))
+
+
+def front_convolutions(config: Any) -> tuple[Convolution, ...]:
+    """Return the convolutions between the model's input and its first hidden states."""
     model_type = getattr(config, "model_type", None)
     if model_type in ("wav2vec2", "hubert", "wavlm"):
-        stack = [
-            Convolution(kernel, stride)
+        return tuple(
+            Convolution(int(kernel), int(stride))
             for kernel, stride in zip(config.conv_kernel, config.conv_stride, strict=True)
-        ]
-        # The adapter convolutions of these models have padding 1, whatever their kernel.
-        return (*stack, *_adapter(config, padding=1))
+        )
     if model_type == "wav2vec2-bert":
-        return _adapter(config, padding=getattr(config, "adapter_stride", 2) // 2)
+        return ()
     if model_type in ("parakeet_ctc", "parakeet_encoder"):
         encoder = getattr(config, "encoder_config", config)
-        kernel = encoder.subsampling_conv_kernel_size
+        kernel = int(encoder.subsampling_conv_kernel_size)
         layer = Convolution(kernel, encoder.subsampling_conv_stride, (kernel - 1) // 2)
-        return (layer,) * (int(encoder.subsampling_factor).bit_length() - 1)
+        halvings = int(encoder.subsampling_factor).bit_length() - 1
+        return (layer,) * halvings
     raise ConfigurationError(f"No length formula for a config of model type '{model_type}'.")
+
+
+def adapter_convolutions(config: Any) -> tuple[Convolution, ...]:
+    """Return the convolutions behind the encoder (``add_adapter``), none in most checkpoints.
+
+    Their padding is what the modules use: 1 for wav2vec2 and WavLM whatever the kernel, half the
+    stride for W2V-BERT. The length methods of transformers assume paddings that fit the default
+    kernel alone.
+    """
+    if not getattr(config, "add_adapter", False):
+        return ()
+    padding = config.adapter_stride // 2 if config.model_type == "wav2vec2-bert" else 1
+    layer = Convolution(config.adapter_kernel_size, config.adapter_stride, padding)
+    return (layer,) * int(config.num_adapter_layers)
+
+
+def hidden_lengths(config: Any, input_lengths: Lengths) -> Lengths:
+    """Return the frames of the hidden states that enter the encoder: those that masks cover.
+
+    Arguments as for :func:`output_lengths`, which it equals unless the model has an adapter.
+    """
+    return convolved_lengths(front_convolutions(config), input_lengths)
 
 
 def output_lengths(config: Any, input_lengths: Lengths) -> Lengths:
@@ -90,13 +116,6 @@ def downsampling(config: Any) -> int:
     for convolution in time_convolutions(config):
         product *= convolution.stride
     return product
-
-
-def _adapter(config: Any, *, padding: int) -> tuple[Convolution, ...]:
-    if not getattr(config, "add_adapter", False):
-        return ()
-    layer = Convolution(config.adapter_kernel_size, config.adapter_stride, padding)
-    return (layer,) * config.num_adapter_layers
 
 
 def _not_negative(lengths: Any) -> Any:

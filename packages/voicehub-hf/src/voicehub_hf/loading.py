@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
+from voicehub.suggest import did_you_mean
 from voicehub_hf.encoders import CTC_ENCODERS, CTCEncoder, ctc_encoder
-from voicehub_hf.processors import build_processor
+from voicehub_hf.processors import build_processor, progress_bars
 
 
 class LoadedCTC(NamedTuple):
@@ -19,14 +21,47 @@ class LoadedCTC(NamedTuple):
         processor: Its processor; the feature extractor alone where the checkpoint has no
             tokenizer, as self-supervised ones do not.
         encoder: The table entry of its type.
-        new_parameters: Names of parameters that the checkpoint does not hold, and which
-            were drawn from torch's global generator.
+        new_parameters: Names of parameters that were drawn anew.
     """
 
     model: Any
     processor: Any
     encoder: CTCEncoder
     new_parameters: tuple[str, ...]
+
+
+class CheckpointParts(NamedTuple):
+    """What a checkpoint says of itself besides its weights.
+
+    Attributes:
+        config: Of transformers; holds the commit of a Hub checkpoint as ``_commit_hash``.
+        feature_extractor: Always there.
+        tokenizer: ``None`` where the checkpoint has none.
+        encoder: The table entry of its type.
+    """
+
+    config: Any
+    feature_extractor: Any
+    tokenizer: Any
+    encoder: CTCEncoder
+
+
+def read_checkpoint_parts(
+    directory_or_id: str | Path,
+    *,
+    revision: str | None = None,
+    local_files_only: bool | None = None,
+    model_type: str | None = None,
+) -> CheckpointParts:
+    """Read configuration, feature extractor and tokenizer; no weights are read or fetched.
+
+    Arguments and errors are those of :func:`load_checkpoint`.
+    """
+    source, local = _source(directory_or_id, local_files_only)
+    fetch: dict[str, Any] = {"revision": revision, "local_files_only": local}
+    config, encoder = _config(source, fetch, model_type)
+    extractor = _feature_extractor(source, encoder, fetch)
+    return CheckpointParts(config, extractor, _tokenizer(source, fetch), encoder)
 
 
 def load_ctc(
@@ -50,7 +85,9 @@ def load_checkpoint(
     model_type: str | None = None,
     vocab_size: int | None = None,
     pad_token_id: int | None = None,
+    seed: int = 0,
     dtype: Any = None,
+    config_overrides: Mapping[str, Any] | None = None,
 ) -> LoadedCTC:
     """Load a checkpoint with or without a CTC head.
 
@@ -59,13 +96,17 @@ def load_checkpoint(
         revision: Branch, tag or commit of a Hub id.
         local_files_only: Touch no network. By default true for a local directory only.
         model_type: Accept this type alone.
-        vocab_size: Size of the output. Where it differs from the checkpoint's, or the checkpoint
-            has no head, the head is drawn anew. Required for a checkpoint without a head.
-        pad_token_id: CTC blank; goes with ``vocab_size``.
+        vocab_size: Start a new head with this many outputs. ``None`` keeps the checkpoint's head
+            and is refused where it has none.
+        pad_token_id: CTC blank of the new head.
+        seed: Of what is drawn anew. torch's global random state stays as it was.
         dtype: Data type of the weights; float32 by default, which training needs.
+        config_overrides: Settings of the config to replace, such as dropout rates. Those that the
+            encoder alone has (Parakeet's) are set there.
 
     Raises:
-        ConfigurationError: The checkpoint is of another type, or has no head and no size is given.
+        ConfigurationError: The checkpoint is of another type; it has no head and no size is
+            given; its config has no setting of that name.
         CheckpointError: Nothing is there, or the weights are not in safetensors files.
         CheckpointMismatchError: Weights of the encoder are missing or have other shapes.
     """
@@ -74,24 +115,30 @@ def load_checkpoint(
     source, local = _source(directory_or_id, local_files_only)
     fetch: dict[str, Any] = {"revision": revision, "local_files_only": local}
     config, encoder = _config(source, fetch, model_type)
+    _require_head(source, config, encoder, vocab_size)
     if Path(source).is_dir():
         _refuse_pickles(Path(source))
+    _override(source, config, config_overrides or {})
     if vocab_size is not None:
         config.vocab_size = vocab_size
     if pad_token_id is not None:
         config.pad_token_id = pad_token_id
-    _require_vocabulary(source, config, encoder, vocab_size)
-    model, info = _weights(source, config, encoder, fetch, dtype or torch.float32)
-    new = _check_coverage(source, encoder, info)
-    return LoadedCTC(model.eval(), _processor(source, encoder, fetch), encoder, new)
+    with torch.random.fork_rng(devices=()), progress_bars(shown=not local):
+        torch.manual_seed(seed)
+        model, info = _weights(source, config, encoder, fetch, dtype or torch.float32)
+        new = _check_coverage(source, encoder, info, new_head=vocab_size is not None)
+        if vocab_size is not None:
+            new |= _draw_head(getattr(model, encoder.head_name), encoder, config)
+    processor = _processor(source, encoder, fetch)
+    return LoadedCTC(model.eval(), processor, encoder, tuple(sorted(new)))
 
 
 def _source(name: str | Path, local_files_only: bool | None) -> tuple[str, bool]:
     path = Path(name)
     if path.is_dir():
         return str(path), True
-    looks_local = isinstance(name, Path) or path.is_absolute() or str(name).startswith((".", "~"))
-    if looks_local or len(path.parts) > 2:
+    local = isinstance(name, Path) or path.is_absolute() or str(name).startswith((".", "~"))
+    if local or len(path.parts) > 2:
         raise CheckpointError(f"There is no directory {path} to load a CTC model from.")
     return str(name), bool(local_files_only)
 
@@ -103,7 +150,10 @@ def _config(source: str, fetch: dict[str, Any], wanted: str | None) -> tuple[Any
     try:
         found, _ = PreTrainedConfig.get_config_dict(source, **fetch)
     except (OSError, json.JSONDecodeError) as error:
-        raise CheckpointError(f"Cannot read config.json of {source}: {error}") from error
+        raise CheckpointError(
+            f"Cannot read config.json of '{source}', neither as a local directory nor from the "
+            f"Hugging Face Hub: {error}"
+        ) from error
     model_type = found.get("model_type")
     if model_type not in CTC_ENCODERS:
         raise ConfigurationError(
@@ -119,6 +169,18 @@ def _config(source: str, fetch: dict[str, Any], wanted: str | None) -> tuple[Any
     return AutoConfig.from_pretrained(source, trust_remote_code=False, **fetch), encoder
 
 
+def _override(source: str, config: Any, settings: Mapping[str, Any]) -> None:
+    inner = getattr(config, "encoder_config", None)
+    for name, value in settings.items():
+        holder = config if hasattr(config, name) else inner
+        if not hasattr(holder, name):
+            known = sorted({*vars(config), *(vars(inner) if inner is not None else ())})
+            raise ConfigurationError(
+                f"The config of {source} has no setting '{name}'.{did_you_mean(name, known)}"
+            )
+        setattr(holder, name, value)
+
+
 def _refuse_pickles(directory: Path) -> None:
     if any(directory.glob("*.safetensors")):
         return
@@ -132,9 +194,7 @@ def _refuse_pickles(directory: Path) -> None:
     raise CheckpointError(f"{directory} holds no weights: no *.safetensors file.")
 
 
-def _require_vocabulary(
-    source: str, config: Any, encoder: CTCEncoder, vocab_size: int | None
-) -> None:
+def _require_head(source: str, config: Any, encoder: CTCEncoder, vocab_size: int | None) -> None:
     architectures = getattr(config, "architectures", None) or []
     if encoder.architecture in architectures or vocab_size is not None:
         return
@@ -167,38 +227,54 @@ def _weights(
     return loaded
 
 
-def _check_coverage(source: str, encoder: CTCEncoder, info: dict[str, Any]) -> tuple[str, ...]:
-    """Let only the head and the mask vector be new; return the names of new parameters."""
-    new = {str(key) for key in info["missing_keys"]}
-    new |= {str(entry[0]) for entry in info["mismatched_keys"]}
-    allowed = (f"{encoder.head_name}.", f"{encoder.base_name}.masked_spec_embed")
-    strangers = sorted(name for name in new if not name.startswith(allowed))
+def _check_coverage(
+    source: str, encoder: CTCEncoder, info: dict[str, Any], *, new_head: bool
+) -> set[str]:
+    """Let only the mask vector and a new head be drawn; return the names of what was drawn."""
+    drawn = {str(key) for key in info["missing_keys"]}
+    drawn |= {str(entry[0]) for entry in info["mismatched_keys"]}
+    allowed = [f"{encoder.base_name}.masked_spec_embed"]
+    if new_head:
+        allowed.append(f"{encoder.head_name}.")
+    strangers = sorted(name for name in drawn if not name.startswith(tuple(allowed)))
     if strangers:
         raise CheckpointMismatchError(
             f"{source} lacks {len(strangers)} weights of {encoder.architecture}, or holds them in "
             f"another shape: {', '.join(strangers[:5])}{', ...' if len(strangers) > 5 else ''}."
         )
-    return tuple(sorted(new))
+    return drawn
+
+
+def _draw_head(head: Any, encoder: CTCEncoder, config: Any) -> set[str]:
+    """Draw a head as transformers does, also over one of the same size."""
+    from torch import nn
+
+    nn.init.normal_(head.weight, std=getattr(config, "initializer_range", 0.02))
+    nn.init.zeros_(head.bias)
+    return {f"{encoder.head_name}.{name}" for name, _ in head.named_parameters()}
 
 
 def _processor(source: str, encoder: CTCEncoder, fetch: dict[str, Any]) -> Any:
-    import transformers
-
-    extractor_class = getattr(transformers, encoder.feature_extractor_class)
-    try:
-        extractor = extractor_class.from_pretrained(source, **fetch)
-    except OSError as error:
-        raise CheckpointError(f"{source} has no feature extractor: {error}") from error
-    tokenizer = _tokenizer(source, fetch)
+    extractor, tokenizer = _feature_extractor(source, encoder, fetch), _tokenizer(source, fetch)
     if tokenizer is None:
         return extractor
     return build_processor(encoder.model_type, extractor, tokenizer)
 
 
+def _feature_extractor(source: str, encoder: CTCEncoder, fetch: dict[str, Any]) -> Any:
+    import transformers
+
+    extractor_class = getattr(transformers, encoder.feature_extractor_class)
+    try:
+        return extractor_class.from_pretrained(source, **fetch)
+    except OSError as error:
+        raise CheckpointError(f"{source} has no feature extractor: {error}") from error
+
+
 def _tokenizer(source: str, fetch: dict[str, Any]) -> Any:
     """Return the checkpoint's tokenizer, or ``None`` where it has none."""
     from transformers import AutoTokenizer
-    from transformers.utils import cached_file
+    from transformers.utils.hub import cached_file
 
     names = ("tokenizer_config.json", "vocab.json", "tokenizer.json")
     found = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import nn
 
@@ -36,8 +36,8 @@ def add_lora(
         rank: r; each adapted layer gains r * (inputs + outputs) parameters.
         alpha: The update is scaled by alpha / r.
         dropout: Dropout of the adapters' input.
-        target_modules: Suffixes of module names, or a regular expression over whole names; the
-            query and value projections by default.
+        target_modules: Suffixes of module names, a regular expression over whole names, or
+            ``"all-linear"``; the query and value projections by default.
         train_head: Train the CTC head too, and save it with the adapters.
 
     Raises:
@@ -53,15 +53,17 @@ def add_lora(
         )
     encoder = ctc_encoder(model)
     targets = encoder.lora_targets if target_modules is None else target_modules
+    if targets == "all-linear":
+        targets = linear_module_suffixes(model)
     config = LoraConfig(
         r=rank,
-        lora_alpha=alpha,  # type: ignore[arg-type]  # peft divides it; fractions are fine
+        lora_alpha=cast(int, alpha),  # peft only divides by it
         lora_dropout=dropout,
         target_modules=targets if isinstance(targets, str) else list(targets),
         modules_to_save=[encoder.head_name] if train_head else None,
     )
     _check_targets(model, config, encoder.head_name)
-    adapted = get_peft_model(model, config)  # type: ignore[arg-type]
+    adapted = get_peft_model(cast(Any, model), config)
     call_attention_projections(adapted)
     return adapted
 

@@ -40,7 +40,7 @@ def disable_layer_drop(model: nn.Module) -> None:
     for module in unwrapped(model).modules():
         if isinstance(getattr(module, "layerdrop", None), (int, float)):
             module.layerdrop = 0.0
-        config = getattr(module, "config", None)
+        config: Any = getattr(module, "config", None)
         if getattr(config, "layerdrop", None):
             config.layerdrop = 0.0
 
@@ -59,7 +59,7 @@ class HiddenStateMasking:
 
     def __init__(self, model: nn.Module, *, train_mask_vector: bool = True) -> None:
         encoder = base_encoder(model)
-        self._encoder = encoder
+        self._model, self._encoder = unwrapped(model), encoder
         self._time_mask: torch.Tensor | None = None
         self._feature_mask: torch.Tensor | None = None
         module = encoder.get_submodule(ctc_encoder(model).feature_module)
@@ -82,7 +82,8 @@ class HiddenStateMasking:
         """Give the masks of the next training forward.
 
         Args:
-            time_mask: (B, T), bool, True where a frame is masked; ``None`` for no mask.
+            time_mask: (B, T), bool, True where a frame is masked; ``None`` for no mask. T is
+                that of :func:`voicehub_hf.lengths.hidden_lengths`.
             feature_mask: (B, H), bool, True where a hidden feature is masked in every frame.
             lengths: (B,), valid frames; frames behind them are never masked.
         """
@@ -95,10 +96,11 @@ class HiddenStateMasking:
         """Take the hook off the model."""
         self._handle.remove()
 
-    def _apply(self, module: nn.Module, _: Any, output: Any) -> Any:
+    def _apply(self, _: nn.Module, __: Any, output: Any) -> Any:
         time_mask, feature_mask = self._time_mask, self._feature_mask
         self._time_mask = self._feature_mask = None
-        if not module.training or (time_mask is None and feature_mask is None):
+        # The whole model's mode decides: a frozen front end is in evaluation mode while it trains.
+        if not self._model.training or (time_mask is None and feature_mask is None):
             return None
         hidden = output[0] if isinstance(output, tuple) else output
         masked = self._masked(hidden, time_mask, feature_mask)

@@ -98,7 +98,7 @@ def tiny_ctc_model(
 
     encoder = ctc_encoder(model_type)
     settings = {**_SETTINGS[encoder.model_type], **config_overrides}
-    shared = {"vocab_size": vocab_size, "pad_token_id": pad_token_id}
+    shared: dict[str, Any] = {"vocab_size": vocab_size, "pad_token_id": pad_token_id}
     if encoder.model_type == "parakeet_ctc":
         config = transformers.ParakeetCTCConfig(encoder_config=settings, **shared)
     else:

@@ -47,14 +47,16 @@ def ctc_tokenizer(
 
 
 def _wav2vec2(ids: dict[str, int], pad: str, unk: str, delimiter: str) -> Any:
-    from transformers import Wav2Vec2CTCTokenizer
+    import transformers
+
+    make: Any = transformers.Wav2Vec2CTCTokenizer
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "vocab.json"
         path.write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
         # Sentence marks that are not in the vocabulary would be appended to it, and the
         # tokenizer would then be larger than the model's output.
-        return Wav2Vec2CTCTokenizer(
+        return make(
             str(path),
             bos_token=None,
             eos_token=None,
@@ -65,12 +67,13 @@ def _wav2vec2(ids: dict[str, int], pad: str, unk: str, delimiter: str) -> Any:
 
 
 def _parakeet(ids: dict[str, int], pad: str, unk: str, delimiter: str) -> Any:
+    import transformers
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-    from transformers import ParakeetTokenizer
 
     # Byte-pair encoding without merges: one token for each character.
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=[], unk_token=unk))
-    space = {"replacement": delimiter, "prepend_scheme": "never", "split": False}
+    space: dict[str, Any] = {"replacement": delimiter, "prepend_scheme": "never", "split": False}
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(**space)
     tokenizer.decoder = decoders.Metaspace(**space)
-    return ParakeetTokenizer(tokenizer_object=tokenizer, pad_token=pad, unk_token=unk)
+    make: Any = transformers.ParakeetTokenizer
+    return make(tokenizer_object=tokenizer, pad_token=pad, unk_token=unk)

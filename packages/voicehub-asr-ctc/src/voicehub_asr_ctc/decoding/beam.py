@@ -174,7 +174,7 @@ def _extend(
 def _prune(reached: list[_Prefix], beam_size: int, beam_threshold: float) -> list[_Prefix]:
     totals = [prefix.next_total() for prefix in reached]
     lowest = max(totals) - beam_threshold
-    order = range(len(totals))
+    order = list(range(len(totals)))
     if len(totals) > beam_size:
         # A stable order: of equal scores at the edge, those reached first stay.
         order = sorted(order, key=lambda i: -totals[i])[:beam_size]
