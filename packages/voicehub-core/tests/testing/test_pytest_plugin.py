@@ -63,7 +63,7 @@ def test_without_the_option_nothing_is_imported(site: Path, tmp_path: Path) -> N
     (tmp_path / "test_mine.py").write_text(
         "import sys\n"
         "def test_mine():\n"
-        "    heavy = {'torch', 'numpy', 'pydantic', 'hydra', 'planted_specs', 'typer'}\n"
+        "    heavy = {'torch', 'numpy', 'pydantic', 'planted_specs', 'typer'}\n"
         "    assert not heavy & set(sys.modules)\n"
         "    ours = {name for name in sys.modules if name.startswith('voicehub.')}\n"
         "    assert ours <= {'voicehub.testing', 'voicehub.testing.pytest_plugin', "
