@@ -1,0 +1,256 @@
+"""Configuration of ``voicehub train`` for this family: what presets compose to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import Self
+
+from voicehub.trainer.run_config import RunConfig
+from voicehub_data.config import (
+    AugmentConfig,
+    BatchConfig,
+    DataSources,
+    FilterConfig,
+    NamedDataSources,
+)
+
+
+class Section(BaseModel):
+    """Base of the sections here: unknown keys are errors."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+# -- tokenizers ------------------------------------------------------------------------------
+
+
+class CharactersConfig(Section):
+    """One token a character, built from the training text.
+
+    Attributes:
+        min_count: characters seen fewer times in the training text are left out, and reported.
+    """
+
+    kind: Literal["characters"] = "characters"
+    min_count: int = Field(default=1, ge=1)
+
+
+class SubwordsConfig(Section):
+    """Byte-pair encoding trained on the training text.
+
+    Attributes:
+        vocab_size: tokens, blank included; the training text may have room for fewer.
+        min_count: characters seen fewer times are left out, and reported.
+    """
+
+    kind: Literal["bpe"] = "bpe"
+    vocab_size: int = Field(default=256, ge=2)
+    min_count: int = Field(default=1, ge=1)
+
+
+class SentencePieceConfig(Section):
+    """A SentencePiece model: a given one, or one trained on the training text.
+
+    Attributes:
+        path: a ``.model`` file; None trains one.
+        vocab_size, algorithm: of the one that is trained.
+    """
+
+    kind: Literal["sentencepiece"] = "sentencepiece"
+    path: str | None = None
+    vocab_size: int = Field(default=256, ge=2)
+    algorithm: Literal["unigram", "bpe"] = "unigram"
+
+
+class GivenTokenizerConfig(Section):
+    """A tokenizer saved before: the directory of an artifact or of a tokenizer of ours."""
+
+    kind: Literal["given"] = "given"
+    path: str
+
+
+class CheckpointTokenizerConfig(Section):
+    """The tokenizer that the pretrained checkpoint comes with; its output layer is kept."""
+
+    kind: Literal["checkpoint"] = "checkpoint"
+
+
+BuiltTokenizer = CharactersConfig | SubwordsConfig | SentencePieceConfig | GivenTokenizerConfig
+LogMelTokenizerConfig = Annotated[BuiltTokenizer, Field(discriminator="kind")]
+PretrainedTokenizerConfig = Annotated[
+    BuiltTokenizer | CheckpointTokenizerConfig, Field(discriminator="kind")
+]
+
+
+# -- models ----------------------------------------------------------------------------------
+
+
+class LogMelModelConfig(Section):
+    """The log-mel model. Frames are ``2 * hop_length / sample_rate`` seconds apart.
+
+    Attributes:
+        sample_rate: Hz that all audio is brought to.
+        n_mels, n_fft, win_length, hop_length: of the log-mel features, in bins and samples.
+        hidden_size, kernel_size, dropout: of the convolution blocks.
+        num_blocks: convolution blocks.
+        attention_every: a self-attention block follows every so many convolution blocks; 0: none.
+        num_heads: of self-attention.
+        intermediate_weight: weight of a second CTC loss taken half-way up the encoder.
+        tokenizer: what the outputs are.
+        init_from: an artifact of this model type whose weights, tokenizer and sizes are the start.
+    """
+
+    sample_rate: int = Field(default=16000, gt=0)
+    n_mels: int = Field(default=80, gt=0)
+    n_fft: int = Field(default=512, gt=0)
+    win_length: int = Field(default=400, gt=0)
+    hop_length: int = Field(default=160, gt=0)
+    hidden_size: int = Field(default=128, gt=0)
+    num_blocks: int = Field(default=6, gt=0)
+    kernel_size: int = Field(default=11, gt=0)
+    attention_every: int = Field(default=3, ge=0)
+    num_heads: int = Field(default=4, gt=0)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    intermediate_weight: float = Field(default=0.0, ge=0, lt=1)
+    tokenizer: LogMelTokenizerConfig = Field(default_factory=CharactersConfig)
+    init_from: str | None = None
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size must be odd, got {self.kernel_size}")
+        if self.hidden_size % self.num_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is no multiple of num_heads {self.num_heads}"
+            )
+        if not self.win_length <= self.n_fft:
+            raise ValueError(f"win_length {self.win_length} is over n_fft {self.n_fft}")
+        return self
+
+
+class LoraConfig(Section):
+    """Low-rank adapters in the encoder; the encoder's own weights stay as they are.
+
+    Attributes:
+        rank, alpha, dropout: as in peft.
+        target_modules: suffixes of module names; None takes query and value projections.
+    """
+
+    rank: int = Field(default=8, gt=0)
+    alpha: float = Field(default=16, gt=0)
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    target_modules: list[str] | None = None
+
+
+class PretrainedModelConfig(Section):
+    """A CTC class of transformers.
+
+    Attributes:
+        path: local directory or Hub id.
+        revision: branch, tag or commit of a Hub id.
+        local_files_only: do not ask the Hub; use what was downloaded before.
+        tokenizer: ``checkpoint`` keeps tokenizer and output layer; others make a new output layer.
+        freeze: ``feature-encoder``: the convolutional front end (for log-mel models the layer
+            that reads the features); ``encoder``: everything below the output layer; ``none``.
+        freeze_encoder_steps: the whole encoder stays as it is for the first so many updates.
+        freeze_batch_norm: batch normalisation keeps the statistics it was pretrained with, so
+            that an utterance's loss does not depend on its batch mates.
+        lora: train low-rank adapters and the output layer alone.
+        exact_padding: utterances of unequal length run apart in models whose outputs depend on
+            the padding (group normalisation over time, subsampling adapters).
+        hidden_dropout, attention_dropout, activation_dropout, feat_proj_dropout, final_dropout:
+            replace the checkpoint's where given and where the model has them.
+    """
+
+    path: str
+    revision: str | None = None
+    local_files_only: bool = False
+    tokenizer: PretrainedTokenizerConfig = Field(default_factory=CharactersConfig)
+    freeze: Literal["feature-encoder", "encoder", "none"] = "feature-encoder"
+    freeze_encoder_steps: int = Field(default=0, ge=0)
+    freeze_batch_norm: bool = True
+    lora: LoraConfig | None = None
+    exact_padding: bool = True
+    hidden_dropout: float | None = Field(default=None, ge=0, lt=1)
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
+    activation_dropout: float | None = Field(default=None, ge=0, lt=1)
+    feat_proj_dropout: float | None = Field(default=None, ge=0, lt=1)
+    final_dropout: float | None = Field(default=None, ge=0, lt=1)
+
+    @model_validator(mode="after")
+    def _one_way_to_freeze(self) -> Self:
+        if self.freeze_encoder_steps and self.freeze == "encoder":
+            raise ValueError("freeze_encoder_steps does nothing where freeze is 'encoder'")
+        if self.lora is not None and self.freeze_encoder_steps:
+            raise ValueError("freeze_encoder_steps does nothing where lora is set")
+        return self
+
+    @property
+    def dropouts(self) -> dict[str, float]:
+        """The dropout rates that were given."""
+        names = ("hidden_dropout", "attention_dropout", "activation_dropout", "feat_proj_dropout")
+        values = {name: getattr(self, name) for name in (*names, "final_dropout")}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+# -- data ------------------------------------------------------------------------------------
+
+
+class CTCDataConfig(Section):
+    """Data of a CTC run.
+
+    Attributes:
+        train: one source or several that are joined.
+        eval: evaluation splits by name; nothing in them is filtered by default.
+        text_normalizer: applied to transcripts before they become labels: none, basic, english,
+            whisper-english.
+        text_case: then ``lower`` or ``upper`` the transcripts; ``keep`` leaves them.
+        metric_normalizer: applied to both sides before words are counted.
+        filters, augment, batches: see ``voicehub_data.config``.
+        eval_padded_seconds: cap on padded seconds of an evaluation batch.
+        check: look at every audio file before training: ``headers`` alone, ``decode`` all of it,
+            ``auto`` (decode up to two hours of audio) or ``none``.
+        unalignable: what to do with training rows whose labels need more frames than the audio
+            has: ``drop`` (counted) or ``error``.
+        max_drop_fraction: stop when more than this share of a split is unusable or unalignable.
+        max_unknown_fraction: stop when more than this share of the transcripts' characters has no
+            token.
+        cache_megabytes: decoded audio and features kept in memory, per process.
+        workers: threads that read audio files in the check.
+    """
+
+    train: DataSources
+    eval: NamedDataSources = Field(default_factory=dict)
+    text_normalizer: str = "basic"
+    text_case: Literal["keep", "lower", "upper"] = "keep"
+    metric_normalizer: str = "basic"
+    filters: FilterConfig = Field(default_factory=FilterConfig)
+    augment: AugmentConfig = Field(default_factory=AugmentConfig)
+    batches: BatchConfig = Field(default_factory=BatchConfig)
+    eval_padded_seconds: float = Field(default=120.0, gt=0)
+    check: Literal["auto", "headers", "decode", "none"] = "auto"
+    unalignable: Literal["drop", "error"] = "drop"
+    max_drop_fraction: float = Field(default=0.1, ge=0, le=1)
+    max_unknown_fraction: float = Field(default=0.02, ge=0, le=1)
+    cache_megabytes: int = Field(default=512, ge=0)
+    workers: int = Field(default=2, ge=0)
+
+
+class CTCRunConfig(RunConfig):
+    """What both kinds of models share."""
+
+    data: CTCDataConfig
+
+
+class LogMelRunConfig(CTCRunConfig):
+    """A run of the log-mel model."""
+
+    model: LogMelModelConfig = Field(default_factory=LogMelModelConfig)
+
+
+class PretrainedRunConfig(CTCRunConfig):
+    """A run of a CTC class of transformers."""
+
+    model: PretrainedModelConfig

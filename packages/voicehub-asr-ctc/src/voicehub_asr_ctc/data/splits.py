@@ -1,0 +1,179 @@
+"""Reading one split: rows, checked files, counted drops."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from voicehub.errors import DataError
+from voicehub_asr_ctc.config import CTCDataConfig
+from voicehub_data.check import CheckReport, check_manifest
+from voicehub_data.config import DataSourceConfig
+from voicehub_data.durations import fill_durations
+from voicehub_data.filters import filter_split
+from voicehub_data.manifest import Manifest, ManifestRow, read_manifest
+from voicehub_data.manifest.join import join_manifests
+
+#: ``check: auto`` decodes a split of up to so many seconds, and reads headers of a larger one.
+_DECODE_SECONDS = 7200.0
+_RATE_KEYS = ("sample_rate", "sampling_rate", "samplerate")
+_SHOWN = {
+    "multi-channel": "averaged to one channel",
+    "clipped": "clipped",
+    "silent": "silent",
+    "duplicate-content": "the same audio as an earlier row",
+}
+
+
+@dataclass
+class SplitRows:
+    """What is usable of one split.
+
+    Attributes:
+        name: of the split.
+        training: whether it is trained on.
+        manifest: what was read.
+        rows: kept rows, all with durations.
+        total: rows of the manifest, unreadable ones included.
+        dropped: rows left out so far, by reason; with ``rows`` they make ``total``.
+        notes: what a user should see before step 0.
+    """
+
+    name: str
+    training: bool
+    manifest: Manifest
+    rows: list[ManifestRow]
+    total: int
+    dropped: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
+
+
+def read_split(
+    name: str,
+    sources: Sequence[DataSourceConfig],
+    config: CTCDataConfig,
+    *,
+    training: bool,
+    sample_rate: int,
+) -> SplitRows:
+    """Read the rows of a split, look at their files, filter training rows.
+
+    Evaluation rows are dropped only where their audio cannot be read at all.
+
+    Args:
+        name: of the split.
+        sources: where rows come from; they are joined.
+        config: data section.
+        training: a training split.
+        sample_rate: Hz that the model works at.
+
+    Raises:
+        DataError: a source is missing or empty, nothing is usable, or more than
+            ``max_drop_fraction`` of the rows is not.
+    """
+    role: Literal["train", "eval"] = "train" if training else "eval"
+    manifest = join_manifests([read_manifest(s, role=role, strict=False) for s in sources])
+    unread = sum(problem.kind != "duplicate-id" for problem in manifest.problems)
+    split = SplitRows(name, training, manifest, list(manifest.rows), len(manifest) + unread)
+    split.notes += manifest.notes
+    if unread:
+        split.dropped["invalid-row"] = unread
+        split.notes.append(f"first invalid row: {manifest.problems[0]}")
+    if config.check != "none" and manifest.rows:
+        _apply_check(split, config, sample_rate)
+    _require_usable(split, config)
+    split.rows = list(fill_durations(manifest.with_rows(split.rows), workers=config.workers).rows)
+    filtered = filter_split(split.rows, config.filters, training=training, name=f"split {name!r}")
+    split.dropped.update(filtered.counts)
+    split.rows = filtered.kept
+    return split
+
+
+def _apply_check(split: SplitRows, config: CTCDataConfig, sample_rate: int) -> None:
+    manifest = split.manifest
+    known = sum(row.duration is not None for row in manifest.rows)
+    small = known == len(manifest.rows) and manifest.total_seconds <= _DECODE_SECONDS
+    decode = config.check == "decode" or (config.check == "auto" and small)
+    report = check_manifest(
+        manifest, sample_rate=sample_rate, workers=config.workers, decode=decode
+    )
+    kept = report.sort_rows(split.rows)
+    split.rows = kept.kept
+    split.dropped.update(kept.counts)
+    first = {item.kind: item for item in reversed(report.errors)}
+    split.notes += [f"dropped: {first[kind]}" for kind in kept.counts if kind in first]
+    split.notes += _notes(report, sample_rate)
+    split.notes += _declared_rates(split.rows, sample_rate, report)
+
+
+def _notes(report: CheckReport, sample_rate: int) -> list[str]:
+    """Warnings of the check, counted, and the sample rates."""
+    rates = Counter(
+        item.message.split(" Hz", 1)[0] for item in report.findings if item.kind == "wrong-rate"
+    )
+    notes = [
+        f"wrong-rate: {count} rows have {rate} Hz; resampled to {sample_rate} Hz"
+        + (
+            f", which has nothing above {int(rate) // 2} Hz to show a model of {sample_rate} Hz"
+            if rate.isdigit() and int(rate) < sample_rate
+            else ""
+        )
+        for rate, count in rates.most_common()
+    ]
+    counts = report.counts
+    notes += [
+        f"{kind}: {counts[kind]} rows {what}" for kind, what in _SHOWN.items() if kind in counts
+    ]
+    return notes
+
+
+def _declared_rates(
+    rows: Sequence[ManifestRow], sample_rate: int, report: CheckReport
+) -> list[str]:
+    """A manifest that states another rate than its files have is wrong about its durations too."""
+    actual = {
+        (item.source, item.row): item.message.split(" Hz", 1)[0]
+        for item in report.findings
+        if item.kind == "wrong-rate"
+    }
+    wrong = [
+        (row, stated, found)
+        for row in rows
+        if (stated := _stated_rate(row)) is not None
+        and stated != (found := int(actual.get((row.source, row.row), sample_rate)))
+    ]
+    if not wrong:
+        return []
+    row, stated, found = wrong[0]
+    return [
+        f"manifest-rate: {len(wrong)} rows state another sample rate than their file has, e.g. "
+        f"{row.location}: {stated} Hz stated, {found} Hz found; the file's is used"
+    ]
+
+
+def _stated_rate(row: ManifestRow) -> int | None:
+    for key in _RATE_KEYS:
+        value: Any = row.extra.get(key)
+        if isinstance(value, (int, float, str)) and str(value).isdigit():
+            return int(value)
+    return None
+
+
+def _require_usable(split: SplitRows, config: CTCDataConfig) -> None:
+    lost = split.dropped.total()
+    reasons = ", ".join(f"{count} {kind}" for kind, count in split.dropped.items())
+    shown = "\n".join(f"  {note}" for note in split.notes[:6])
+    if not split.rows:
+        raise DataError(
+            f"split {split.name!r} ({split.manifest.path}): none of {split.total} rows is usable "
+            f"({reasons or 'the manifest is empty'}).\n{shown}".rstrip()
+        )
+    if lost > config.max_drop_fraction * split.total:
+        raise DataError(
+            f"split {split.name!r} ({split.manifest.path}): {lost} of {split.total} rows are "
+            f"unusable ({reasons}), over data.max_drop_fraction {config.max_drop_fraction:g}.\n"
+            f"{shown}\nCorrect the data (`voicehub data check` lists every row), or raise "
+            "max_drop_fraction."
+        )

@@ -1,0 +1,250 @@
+"""From a run configuration to everything that ``voicehub train`` needs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from voicehub.adapters.experiment import Experiment
+from voicehub.data.plan import BatchPlan
+from voicehub.errors import ConfigurationError
+from voicehub.models.results import PredictionRow
+from voicehub_asr_ctc.config import (
+    CheckpointTokenizerConfig,
+    CTCRunConfig,
+    GivenTokenizerConfig,
+    LogMelModelConfig,
+    LogMelRunConfig,
+    PretrainedRunConfig,
+)
+from voicehub_asr_ctc.data import (
+    CTCCollator,
+    CTCDataset,
+    LabelledSplit,
+    SplitRows,
+    label_split,
+    read_split,
+)
+from voicehub_asr_ctc.data.transcripts import TranscriptNormalizer
+from voicehub_asr_ctc.front_ends import FrontEnd
+from voicehub_asr_ctc.health import CollapseMonitor
+from voicehub_asr_ctc.model import LogMelCTC, TransformersCTC
+from voicehub_asr_ctc.recogniser import CTCRecogniser
+from voicehub_asr_ctc.suspicions import suspicions
+from voicehub_asr_ctc.tokenizers import CTCTokenizer, VocabularyReport, build_tokenizer
+from voicehub_asr_ctc.wav_bytes import wav_bytes
+from voicehub_data.augment import audio_augmentation, feature_augmentation
+from voicehub_data.batching import plan_from
+from voicehub_data.config import BatchConfig
+
+
+@dataclass(frozen=True)
+class _Start:
+    """A model that is described, not loaded, with its tokenizer."""
+
+    model: CTCRecogniser
+    vocabulary: VocabularyReport | None
+    record: dict[str, Any]
+
+
+def build_experiment(config: CTCRunConfig) -> Experiment:
+    """Read and check the data, build the tokenizer, describe the model; no weights load.
+
+    Raises:
+        DataError: the data cannot be trained on; the message names rows, causes and fixes.
+        ConfigurationError: settings contradict each other, or a checkpoint does not fit.
+    """
+    rate = _sample_rate(config)
+    data = config.data
+    train = read_split("train", data.train, data, training=True, sample_rate=rate)
+    evals = [
+        read_split(name, [source], data, training=False, sample_rate=rate)
+        for name, source in data.eval.items()
+    ]
+    start = _start(config, train)
+    tokenizer, front_end = start.model.tokenizer, start.model.front_end
+    fastest = max(data.augment.speed.factors) if data.augment.speed else 1.0
+    labelled = [
+        label_split(split, tokenizer, front_end, data, fastest=fastest if split is train else 1.0)
+        for split in (train, *evals)
+    ]
+    if start.vocabulary is not None:
+        labelled[0].report.notes.append(
+            f"vocabulary: {len(tokenizer)} tokens ({tokenizer.kind}); {start.vocabulary.describe()}"
+        )
+    doubts = suspicions(config, labelled[0], tokenizer, front_end)
+    known = {note.split(":", 1)[0] for note in labelled[0].report.notes}
+    labelled[0].report.notes.extend(f"{d.name}: {d.text}" for d in doubts if d.name not in known)
+    datasets = _datasets(config, labelled, front_end)
+    experiment = Experiment(
+        model=start.model,
+        train_dataset=datasets[0],
+        eval_datasets={s.name: d for s, d in zip(labelled[1:], datasets[1:], strict=True)},
+        data_collator=CTCCollator(front_end, feature_augmentation(data.augment)),
+        train_plan=_train_plan(config, datasets[0]),
+        eval_plans={
+            split.name: _eval_plan(config, dataset)
+            for split, dataset in zip(labelled[1:], datasets[1:], strict=True)
+        },
+        callbacks=[CollapseMonitor(doubts, fine_tuning=isinstance(config, PretrainedRunConfig))],
+        data_report=[split.report for split in labelled],
+        record=_record(config, labelled, start),
+        predict=_predictor(start.model, labelled),
+        next_command=_next_command(config, labelled),
+    )
+    experiment.audio_bytes = wav_bytes  # type: ignore[attr-defined]
+    return experiment
+
+
+# -- the model -------------------------------------------------------------------------------
+
+
+def _sample_rate(config: CTCRunConfig) -> int:
+    if isinstance(config, LogMelRunConfig):
+        return _log_mel_config(config).sample_rate
+    return _described(config, None).front_end.sample_rate
+
+
+def _start(config: CTCRunConfig, train: SplitRows) -> _Start:
+    transcripts = TranscriptNormalizer(config.data.text_normalizer, config.data.text_case)
+    texts = [transcripts(row.text) for row in train.rows]
+    if isinstance(config, LogMelRunConfig):
+        model_config = _log_mel_config(config)
+        tokenizer, vocabulary = build_tokenizer(model_config.tokenizer, texts)
+        model = LogMelCTC.from_config(
+            model_config, tokenizer, metric_normalizer=config.data.metric_normalizer
+        )
+        record = {} if model_config.init_from is None else {"init_from": model_config.init_from}
+        return _Start(model, vocabulary, record)
+    assert isinstance(config, PretrainedRunConfig)
+    given: CTCTokenizer | None = None
+    report = None
+    if not isinstance(config.model.tokenizer, CheckpointTokenizerConfig):
+        given, report = build_tokenizer(config.model.tokenizer, texts, with_unknown=True)
+    described = _described(config, given)
+    return _Start(described, report, {"checkpoint": described.identity()})
+
+
+def _log_mel_config(config: LogMelRunConfig) -> LogMelModelConfig:
+    """The model section; sizes and tokenizer are those of ``init_from`` where that is given."""
+    model = config.model
+    if model.init_from is None:
+        return model
+    directory = Path(model.init_from).expanduser()
+    earlier = LogMelCTC(directory).config
+    changed = sorted(
+        name
+        for name in model.model_fields_set - {"init_from", "dropout", "intermediate_weight"}
+        if getattr(model, name) != getattr(earlier, name)
+    )
+    if changed:
+        raise ConfigurationError(
+            f"model.init_from {directory} fixes sizes and tokenizer of the model, but the run "
+            f"sets others: {', '.join(f'model.{name}' for name in changed)}. Leave them out."
+        )
+    kept = {"dropout": model.dropout, "intermediate_weight": model.intermediate_weight}
+    given = GivenTokenizerConfig(path=str(directory))
+    return earlier.model_copy(update={**kept, "init_from": str(directory), "tokenizer": given})
+
+
+def _described(config: CTCRunConfig, tokenizer: CTCTokenizer | None) -> TransformersCTC:
+    assert isinstance(config, PretrainedRunConfig)
+    return TransformersCTC.from_config(
+        config.model,
+        tokenizer,
+        model_type=config.model_type,
+        metric_normalizer=config.data.metric_normalizer,
+        uses_masks=config.data.augment.spec_augment is not None,
+    )
+
+
+# -- the data --------------------------------------------------------------------------------
+
+
+def _datasets(
+    config: CTCRunConfig, splits: Sequence[LabelledSplit], front_end: FrontEnd
+) -> list[CTCDataset]:
+    """One data set a split, which share the memory for kept inputs by their durations."""
+    augment, masks = config.data.augment, feature_augmentation(config.data.augment)
+    total = sum(split.report.seconds for split in splits) or 1.0
+    memory = config.data.cache_megabytes << 20
+    return [
+        CTCDataset(
+            split.rows,
+            split.labels,
+            front_end,
+            augment=audio_augmentation(augment) if position == 0 else None,
+            spec_augment=masks if position == 0 else None,
+            cache_bytes=int(memory * split.report.seconds / total),
+        )
+        for position, split in enumerate(splits)
+    ]
+
+
+def _train_plan(config: CTCRunConfig, dataset: CTCDataset) -> BatchPlan:
+    batches = config.data.batches
+    if batches.batch_size is None and batches.max_padded_seconds is None:
+        size = config.training.per_device_train_batch_size
+        batches = batches.model_copy(update={"batch_size": size})
+    return plan_from(
+        batches,
+        dataset.planning_durations,
+        seed=config.training.effective_data_seed,
+        ids=dataset.speech.ids,
+    )
+
+
+def _eval_plan(config: CTCRunConfig, dataset: CTCDataset) -> BatchPlan:
+    """Similar durations together; a row over the cap is a batch of its own."""
+    durations = dataset.planning_durations
+    cap = max(config.data.eval_padded_seconds, *durations)
+    return plan_from(
+        BatchConfig(max_padded_seconds=cap),
+        durations,
+        seed=0,
+        shuffle=False,
+        ids=dataset.speech.ids,
+    )
+
+
+# -- the record and the end --------------------------------------------------------------------
+
+
+def _record(config: CTCRunConfig, splits: Sequence[LabelledSplit], start: _Start) -> dict[str, Any]:
+    model = start.model
+    return {
+        "manifests": {split.name: split.digest for split in splits},
+        "tokenizer": {
+            "kind": model.tokenizer.kind,
+            "tokens": len(model.tokenizer),
+            "sha256": model.tokenizer.fingerprint(),
+        },
+        "text_normalizer": config.data.text_normalizer,
+        "metric_normalizer": config.data.metric_normalizer,
+        "front_end": model.front_end.fingerprint(),
+        **start.record,
+    }
+
+
+def _predictor(model: CTCRecogniser, splits: Sequence[LabelledSplit]) -> Any:
+    rows = splits[1].rows if len(splits) > 1 else splits[0].rows
+
+    def predict(count: int) -> list[PredictionRow]:
+        taken = min(count, len(rows))
+        chosen = [rows[i * len(rows) // taken] for i in range(taken)]
+        return model.predict_rows(chosen)
+
+    return predict
+
+
+def _next_command(config: CTCRunConfig, splits: Sequence[LabelledSplit]) -> Any:
+    rows = splits[1].rows if len(splits) > 1 else splits[0].rows
+    audio = next((row.audio_filepath for row in rows if not row.is_segment), "FILE")
+
+    def command(directory: Path) -> str:
+        return shlex.join(["voicehub", "transcribe", str(audio), "--model", str(directory)])
+
+    return command

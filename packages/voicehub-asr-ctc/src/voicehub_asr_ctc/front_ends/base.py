@@ -1,0 +1,91 @@
+"""What a data set and a recogniser need to know of a model's input."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Prepared(NamedTuple):
+    """The model's input for one utterance, unpadded.
+
+    Attributes:
+        rows: float32 (samples,), or (feature frames, bins).
+        valid: rows that the attention mask covers.
+        frames: frames that the model gives.
+    """
+
+    rows: Tensor
+    valid: int
+    frames: int
+
+
+class FrontEnd(ABC):
+    """Turns audio into the input of a model.
+
+    Attributes:
+        sample_rate: Hz of the audio it takes.
+        hop_samples: samples from one output frame to the next.
+        minimum_samples: shortest audio the model takes; shorter clips are extended with silence.
+        masks: whether SpecAugment masks the features or the model's first hidden states.
+        hidden_size: width of those hidden states; 0 where features are masked.
+    """
+
+    sample_rate: int
+    hop_samples: int
+    minimum_samples: int
+    masks: Literal["features", "hidden"]
+    hidden_size: int = 0
+
+    @abstractmethod
+    def frames(self, samples: int) -> int:
+        """Return the frames the model gives for a number of samples: exact."""
+
+    @abstractmethod
+    def _prepare(self, audio: NDArray[np.float32]) -> Prepared:
+        """Prepare audio of at least ``minimum_samples``."""
+
+    def mask_frames(self, prepared: Prepared) -> int:
+        """Return the hidden frames that time masks cover; the output frames by default."""
+        return prepared.frames
+
+    @abstractmethod
+    def batch(self, items: Sequence[Prepared]) -> dict[str, Any]:
+        """Pad to the longest and return the keyword arguments of the model's forward."""
+
+    @abstractmethod
+    def fingerprint(self) -> dict[str, Any]:
+        """Return JSON that changes when prepared inputs would."""
+
+    def prepare(self, audio: NDArray[np.float32]) -> Prepared:
+        """Prepare mono audio (samples,), extended with silence where it is too short."""
+        missing = self.minimum_samples - len(audio)
+        if missing > 0:
+            audio = np.concatenate([audio, np.zeros(missing, dtype=np.float32)])
+        return self._prepare(audio)
+
+    def padded_frames(self, samples: int) -> int:
+        """Return ``frames`` of a clip after ``prepare`` extended it."""
+        return self.frames(max(samples, self.minimum_samples))
+
+    @property
+    def frame_seconds(self) -> float:
+        """Seconds from one output frame to the next."""
+        return self.hop_samples / self.sample_rate
+
+
+def pad_rows(items: Sequence[Prepared], value: float = 0.0) -> Tensor:
+    """Stack rows of unequal length, filled with ``value`` on the right."""
+    longest = max(len(item.rows) for item in items)
+    first = items[0].rows
+    padded = first.new_full((len(items), longest, *first.shape[1:]), value)
+    for item, target in zip(items, padded, strict=True):
+        target[: len(item.rows)] = item.rows
+    return padded

@@ -1,0 +1,131 @@
+"""Wrapper of the log-mel recogniser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
+from voicehub.models.artifact import read_artifact
+from voicehub_asr_ctc.config import LogMelModelConfig
+from voicehub_asr_ctc.front_ends.log_mel import LogMelFrontEnd
+from voicehub_asr_ctc.network import LogMelNetwork, NetworkConfig
+from voicehub_asr_ctc.recogniser import CTCRecogniser
+from voicehub_asr_ctc.tokenizers import CTCTokenizer, load_tokenizer, save_tokenizer
+
+WEIGHTS_FILE = "model.safetensors"
+RANDOM_WEIGHTS = "(random weights)"
+
+
+class LogMelCTC(CTCRecogniser):
+    """A recogniser trained from scratch: an artifact's directory, or ``from_config``.
+
+    Args:
+        name_or_path: directory of an artifact of this model type.
+    """
+
+    default_model_type = "ctc-logmel"
+
+    def __init__(self, name_or_path: str | Path, **arguments: Any) -> None:
+        super().__init__(name_or_path, **arguments)
+        self._weights: Path | None = None
+        if self.name_or_path != RANDOM_WEIGHTS:
+            artifact = read_artifact(self.name_or_path)
+            if artifact.model_type != self.model_type:
+                raise ConfigurationError(
+                    f"{self.name_or_path} holds a {artifact.model_type!r}, not a "
+                    f"{self.model_type!r}."
+                )
+            self._configure(
+                LogMelModelConfig.model_validate(artifact.model["config"]),
+                load_tokenizer(artifact.directory),
+                str(artifact.model.get("metric_normalizer", "basic")),
+            )
+            self._weights = artifact.directory / WEIGHTS_FILE
+
+    @classmethod
+    def from_config(
+        cls,
+        config: LogMelModelConfig,
+        tokenizer: CTCTokenizer,
+        *,
+        metric_normalizer: str = "basic",
+        device: str = "cpu",
+    ) -> LogMelCTC:
+        """Build a lazy wrapper: random weights, or those of ``config.init_from``."""
+        model = cls(RANDOM_WEIGHTS, device=device)
+        model._configure(config, tokenizer, metric_normalizer)
+        if config.init_from is not None:
+            model._weights = Path(config.init_from).expanduser() / WEIGHTS_FILE
+        return model
+
+    def _configure(
+        self, config: LogMelModelConfig, tokenizer: CTCTokenizer, metric_normalizer: str
+    ) -> None:
+        self.config = config
+        self.tokenizer = tokenizer
+        self.front_end = LogMelFrontEnd(config)
+        self.metric_normalizer = metric_normalizer
+
+    @property
+    def network_config(self) -> NetworkConfig:
+        """Sizes of the network."""
+        config = self.config
+        return NetworkConfig(
+            n_mels=config.n_mels,
+            num_tokens=len(self.tokenizer),
+            hidden_size=config.hidden_size,
+            num_blocks=config.num_blocks,
+            kernel_size=config.kernel_size,
+            attention_every=config.attention_every,
+            num_heads=config.num_heads,
+            dropout=config.dropout,
+            intermediate=config.intermediate_weight > 0,
+        )
+
+    def artifact_config(self) -> dict[str, Any]:
+        return {
+            "config": self.config.model_dump(mode="json", exclude={"init_from"}),
+            "network": self.network_config.to_dict(),
+            "metric_normalizer": self.metric_normalizer,
+            "tokenizer_sha256": self.tokenizer.fingerprint(),
+        }
+
+    def _load_weights(self) -> None:
+        network = LogMelNetwork(self.network_config)
+        if self._weights is not None:
+            _load_into(network, self._weights)
+        self.model = network.to(self.device)
+        if not self.is_training_load:
+            self.model.eval()
+
+    def _save_family_files(self, directory: Path) -> None:
+        from safetensors.torch import save_file
+
+        tensors = {name: t.detach().contiguous() for name, t in self.network.state_dict().items()}
+        save_file(tensors, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+        save_tokenizer(self.tokenizer, directory)
+
+
+def _load_into(network: torch.nn.Module, path: Path) -> None:
+    """Copy weights from safetensors, all or nothing."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        state = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read as safetensors: {error}") from error
+    own = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    given = {name: tuple(tensor.shape) for name, tensor in state.items()}
+    if own != given:
+        names = sorted(
+            name for name in own.keys() | given.keys() if own.get(name) != given.get(name)
+        )
+        raise CheckpointMismatchError(
+            f"{path} does not fit the model described beside it; {len(names)} tensors differ, the "
+            f"first {names[0]!r}: expected {own.get(names[0])}, found {given.get(names[0])}."
+        )
+    network.load_state_dict(state)

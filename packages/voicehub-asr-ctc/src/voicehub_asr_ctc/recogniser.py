@@ -1,0 +1,301 @@
+"""Transcribing and evaluating: what both model wrappers share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from voicehub.errors import ConfigurationError, DataError
+from voicehub.models.lifecycle import PreTrainedRecognitionModel
+from voicehub.models.results import EvaluationReport, PredictionRow, Transcription, WordTiming
+from voicehub_asr_ctc.chunks import Chunk, plan_chunks
+from voicehub_asr_ctc.decoding import TokenTexts, beam_search, force_align, greedy, word_timings
+from voicehub_asr_ctc.decoding.language_model import LanguageModel, NgramLM
+from voicehub_asr_ctc.forward import run_apart, run_together
+from voicehub_asr_ctc.metrics import EvaluationRow, error_rates, prediction_row
+from voicehub_asr_ctc.tokenizers.base import CTCTokenizer
+from voicehub_data.audio import load_audio
+from voicehub_data.manifest import ManifestRow, read_manifest
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from voicehub_asr_ctc.front_ends.base import FrontEnd
+
+    Audio = NDArray[np.float32]
+
+#: Seconds of a window and of the overlap of two, for long recordings.
+CHUNK_SECONDS, OVERLAP_SECONDS = 30.0, 4.0
+
+
+class CTCRecogniser(PreTrainedRecognitionModel):
+    """Base of the model wrappers: from audio to text.
+
+    Attributes:
+        tokenizer: from labels to text.
+        front_end: from audio to the network's input.
+        metric_normalizer: applied to both sides before errors are counted.
+        runs_apart: utterances of unequal length do not share a forward.
+    """
+
+    destructive_inference_load = False
+
+    tokenizer: CTCTokenizer
+    front_end: FrontEnd
+    metric_normalizer: str = "basic"
+    runs_apart: bool = False
+
+    def transcribe(
+        self,
+        audio: Sequence[str | Path | np.ndarray[Any, Any]],
+        *,
+        batch_size: int = 8,
+        beam_size: int = 1,
+        timestamps: bool = False,
+        **options: Any,
+    ) -> list[Transcription]:
+        """Return the text of recordings; see ``PreTrainedRecognitionModel``.
+
+        Options:
+            language_model: path of a KenLM model, or an object with its methods; needs a beam.
+            alpha, beta: its weight, and what each word adds.
+            chunk_seconds, overlap_seconds: windows that longer recordings are cut into.
+
+        Raises:
+            DataError: a file cannot be read; the message names it.
+        """
+        decoder = Decoder(self, beam_size, options)
+        waves = [self._wave(item) for item in audio]
+        results = []
+        scores = self.log_probs(waves, batch_size=batch_size, **decoder.chunking)
+        for position, (item, wave, rows) in enumerate(zip(audio, waves, scores, strict=True)):
+            name = f"audio-{position}" if isinstance(item, np.ndarray) else str(item)
+            text, words = decoder.decode(rows, timestamps=timestamps)
+            seconds = len(wave) / self.front_end.sample_rate
+            results.append(Transcription(name, text, words, seconds))
+        return results
+
+    def evaluate(
+        self,
+        manifest: str | Path,
+        *,
+        batch_size: int = 8,
+        max_samples: int | None = None,
+        **options: Any,
+    ) -> EvaluationReport:
+        """Transcribe a manifest and count errors; see ``PreTrainedRecognitionModel``.
+
+        A row whose audio cannot be read is counted in ``dropped``, never as an empty hypothesis.
+        Options are those of ``transcribe``, ``beam_size`` and ``normalizer``.
+        """
+        normalizer = str(options.pop("normalizer", self.metric_normalizer))
+        decoder = Decoder(self, int(options.pop("beam_size", 1)), options)
+        read = read_manifest(manifest, role="eval", strict=False)
+        dropped: Counter[str] = Counter()
+        dropped.update(problem.kind for problem in read.problems)
+        duplicated = {(p.source, p.row) for p in read.problems if p.kind == "duplicate-id"}
+        rows = [row for row in read.rows if (row.source, row.row) not in duplicated]
+        rows = rows if max_samples is None else rows[:max_samples]
+        if not rows:
+            raise DataError(f"{manifest}: the manifest holds no usable row.")
+        results, unreadable = self.recognise_rows(rows, decoder, batch_size=batch_size)
+        if unreadable:
+            dropped["unreadable-audio"] = len(unreadable)
+        if not results:
+            raise DataError(f"{manifest}: no row can be read. The first: {unreadable[0]}")
+        metrics = error_rates(results, normalizer)
+        by_id = {row.id: row for row in rows}
+        predictions = [prediction_row(item, by_id[item.id], normalizer) for item in results]
+        return EvaluationReport(metrics, predictions, dict(dropped))
+
+    def predict_rows(self, rows: Sequence[ManifestRow], batch_size: int = 8) -> list[PredictionRow]:
+        """Greedy predictions of rows, for a report; unreadable ones are left out."""
+        results, _ = self.recognise_rows(rows, Decoder(self, 1, {}), batch_size=batch_size)
+        by_id = {row.id: row for row in rows}
+        return [prediction_row(item, by_id[item.id], self.metric_normalizer) for item in results]
+
+    def recognise_rows(
+        self, rows: Sequence[ManifestRow], decoder: Decoder, *, batch_size: int
+    ) -> tuple[list[EvaluationRow], list[str]]:
+        """Recognise rows in their order; also return what was said of those that cannot be read."""
+        results: dict[str, EvaluationRow] = {}
+        failures: list[str] = []
+        # Similar lengths together, with enough at once to sort among.
+        order = sorted(rows, key=lambda row: row.duration or 0.0)
+        for start in range(0, len(order), batch_size):
+            read = [(row, self._segment(row)) for row in order[start : start + batch_size]]
+            failures += [wave for _, wave in read if isinstance(wave, str)]
+            kept = [row for row, wave in read if not isinstance(wave, str)]
+            waves = [wave for _, wave in read if not isinstance(wave, str)]
+            scores = self.log_probs(waves, batch_size=batch_size, **decoder.chunking)
+            for row, log_probs in zip(kept, scores, strict=True):
+                text, _ = decoder.decode(log_probs)
+                blanks = int((log_probs.argmax(-1) == self.tokenizer.blank_id).sum())
+                result = EvaluationRow(row.id, row.text, text, len(log_probs), blanks)
+                results[row.id] = result
+        return [results[row.id] for row in rows if row.id in results], failures
+
+    def log_probs(
+        self,
+        waves: Sequence[Audio],
+        *,
+        batch_size: int = 8,
+        chunk_seconds: float = CHUNK_SECONDS,
+        overlap_seconds: float = OVERLAP_SECONDS,
+    ) -> list[NDArray[np.float32]]:
+        """Return log-probabilities (frames, tokens) of each recording, long ones in windows.
+
+        Args:
+            waves: mono float32 at the model's rate.
+            batch_size: windows that share a forward.
+            chunk_seconds, overlap_seconds: of the windows.
+        """
+        rate, hop = self.front_end.sample_rate, self.front_end.hop_samples
+        sizes = (int(chunk_seconds * rate), int(overlap_seconds * rate))
+        work = [
+            (owner, chunk)
+            for owner, wave in enumerate(waves)
+            for chunk in plan_chunks(len(wave), hop, *sizes)
+        ]
+        parts: list[list[tuple[int, NDArray[np.float32]]]] = [[] for _ in waves]
+        order = sorted(range(len(work)), key=lambda i: work[i][1].stop - work[i][1].start)
+        for start in range(0, len(order), batch_size):
+            taken = [work[i] for i in order[start : start + batch_size]]
+            pieces = [waves[owner][chunk.start : chunk.stop] for owner, chunk in taken]
+            for (owner, chunk), scores in zip(taken, self._scores(pieces), strict=True):
+                parts[owner].append((chunk.first_frame, _kept(chunk, scores)))
+        return [np.concatenate([s for _, s in sorted(p, key=lambda x: x[0])]) for p in parts]
+
+    def _scores(self, waves: Sequence[Audio]) -> list[NDArray[np.float32]]:
+        """Log-probabilities of recordings that fit into one forward."""
+        items = [self.front_end.prepare(wave) for wave in waves]
+        device = next(self.network.parameters()).device
+        inputs = {key: value.to(device) for key, value in self.front_end.batch(items).items()}
+        with self._inference():
+            if self.runs_apart:
+                lengths = [len(item.rows) for item in items]
+                logits = run_apart(lambda part: self.network(**part), inputs, lengths)
+            else:
+                logits, _ = run_together(lambda part: self.network(**part), inputs)
+        scores = logits.float().log_softmax(-1).cpu().numpy()
+        return [row[: item.frames] for row, item in zip(scores, items, strict=True)]
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """The loaded module.
+
+        Raises:
+            ConfigurationError: the wrapper holds no weights yet.
+        """
+        if self.model is None:
+            raise ConfigurationError(
+                f"{self.name_or_path!r} holds no weights yet; call load() before transcribing."
+            )
+        return self.model  # type: ignore[no-any-return]
+
+    @contextmanager
+    def _inference(self) -> Iterator[None]:
+        """Eval mode without gradients; every module's mode is as before afterwards."""
+        modes = [(module, module.training) for module in self.network.modules()]
+        self.network.eval()
+        try:
+            with torch.inference_mode():
+                yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+    def _wave(self, item: str | Path | np.ndarray[Any, Any]) -> Audio:
+        if isinstance(item, np.ndarray):
+            wave = np.ascontiguousarray(item, dtype=np.float32)
+            if wave.ndim != 1 or len(wave) == 0 or not np.isfinite(wave).all():
+                raise DataError(
+                    f"audio array of shape {wave.shape}: expected finite mono samples (n,) at "
+                    f"{self.front_end.sample_rate} Hz, n > 0."
+                )
+            return wave
+        return load_audio(item, sample_rate=self.front_end.sample_rate)
+
+    def _segment(self, row: ManifestRow) -> Audio | str:
+        """The audio of a row, or why it cannot be read."""
+        try:
+            return load_audio(
+                row.audio_filepath,
+                sample_rate=self.front_end.sample_rate,
+                offset=row.offset,
+                duration=row.duration,
+            )
+        except DataError as error:
+            return f"{row.location}: {error}"
+
+
+class Decoder:
+    """How scores become text: greedy, or a beam with or without a language model.
+
+    Args:
+        model: whose tokenizer and frames are meant.
+        beam_size: 1 is greedy.
+        options: see ``CTCRecogniser.transcribe``.
+
+    Raises:
+        ConfigurationError: an option is unknown, or a language model is given without a beam.
+    """
+
+    def __init__(self, model: CTCRecogniser, beam_size: int, options: dict[str, Any]) -> None:
+        options = dict(options)
+        names = ("chunk_seconds", "overlap_seconds")
+        self.chunking = {name: options.pop(name) for name in names if name in options}
+        self.alpha = float(options.pop("alpha", 0.5))
+        self.beta = float(options.pop("beta", 1.0))
+        self.lm = _language_model(options.pop("language_model", None))
+        if options:
+            known = ("alpha", "beta", "language_model", *names)
+            raise ConfigurationError(
+                f"unknown decoding option {sorted(options)[0]!r}; expected {', '.join(known)}."
+            )
+        if beam_size < 1 or (self.lm is not None and beam_size == 1):
+            raise ConfigurationError(
+                f"beam_size is {beam_size}; expected at least 1, and more with a language model."
+            )
+        self.beam_size = beam_size
+        self.tokenizer = model.tokenizer
+        self.frame_seconds = model.front_end.frame_seconds
+        self.roles = TokenTexts.from_tokens(self.tokenizer.surfaces, word_delimiter=" ")
+
+    def decode(
+        self, log_probs: NDArray[np.float32], *, timestamps: bool = False
+    ) -> tuple[str, list[WordTiming] | None]:
+        """Return the text of one recording, and the times of its words if asked for."""
+        blank = self.tokenizer.blank_id
+        if self.beam_size == 1:
+            alignment = greedy(torch.from_numpy(log_probs)[None], blank=blank)[0]
+        else:
+            best = beam_search(
+                log_probs,
+                blank,
+                self.beam_size,
+                self.lm,
+                self.alpha,
+                self.beta,
+                self.roles if self.lm is not None else None,
+            )[0]
+            if not timestamps:
+                return self.tokenizer.decode(best.ids), None
+            alignment = force_align(log_probs, best.ids, blank)
+        words = word_timings(alignment, self.roles, self.frame_seconds) if timestamps else None
+        return self.tokenizer.decode(alignment.ids), words
+
+
+def _language_model(given: str | Path | LanguageModel | None) -> LanguageModel | None:
+    return NgramLM(given) if isinstance(given, (str, Path)) else given
+
+
+def _kept(chunk: Chunk, scores: NDArray[np.float32]) -> NDArray[np.float32]:
+    stop = None if chunk.keep_to is None else chunk.keep_to - chunk.first_frame
+    return scores[chunk.keep_from - chunk.first_frame : stop]
