@@ -90,15 +90,15 @@ def kill_at_operation(number: int, part: float) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         real_fsync(descriptor)
 
-    def write_part(file: writer._HashingFile, data: bytes) -> int:
+    def write_part(file: writer.HashingFile, data: bytes) -> int:
         if strike():
             real_write(file, bytes(data)[: int(part * len(data))])
             os.kill(os.getpid(), signal.SIGKILL)
         return real_write(file, data)
 
-    real_fsync, real_write = os.fsync, writer._HashingFile.write
+    real_fsync, real_write = os.fsync, writer.HashingFile.write
     os.fsync = fsync
-    writer._HashingFile.write = write_part
+    writer.HashingFile.write = write_part
     sys.addaudithook(on_event)
 
 
@@ -116,10 +116,10 @@ def main(run_dir: Path, seed: int, rounds: int) -> None:
             if turn % 2:
                 signal.setitimer(signal.ITIMER_REAL, max(1e-4, draw.random() * 2 * duration))
             else:
-                kill_at_operation(draw.randint(1, 150), draw.random())
+                kill_at_operation(draw.randint(1, 600), draw.random())
             write(run_dir, None)
             os._exit(1)
-        draw.random(), draw.randint(1, 150), draw.random()  # the parent's draws move on as well
+        draw.random(), draw.randint(1, 600), draw.random()  # the parent's draws move on as well
         _, status = os.waitpid(pid, 0)
         expected = signal.SIGALRM if turn % 2 else signal.SIGKILL
         assert os.WIFSIGNALED(status), f"turn {turn}: the writer ended by itself, {status}"

@@ -173,13 +173,13 @@ def test_completion_comes_last(tmp_path, make_payload, fields, monkeypatch):
     from voicehub.checkpoints import writer
 
     seen = []
-    write = writer._write_synced
+    write = writer.write_synced
 
     def record(path, data):
         seen.append(path.name)
         return write(path, data)
 
-    monkeypatch.setattr(writer, "_write_synced", record)
+    monkeypatch.setattr(writer, "write_synced", record)
     write_checkpoint(tmp_path, 1, make_payload(), fields)
     assert seen[-2:] == ["checkpoint_manifest.json", ".complete"]
 

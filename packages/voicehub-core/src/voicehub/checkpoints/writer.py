@@ -7,7 +7,6 @@ renames, touches nothing that training touches, and may run in a thread.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import re
 import shutil
@@ -17,8 +16,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import torch
-from safetensors.torch import save_file
 
+from voicehub.checkpoints.hashed_files import (
+    HashingFile,
+    files_below,
+    sync_directories,
+    sync_directory,
+    sync_file,
+    write_synced,
+)
 from voicehub.checkpoints.layout import (
     COMPLETE_FILE,
     MANIFEST_FILE,
@@ -33,6 +39,7 @@ from voicehub.checkpoints.manifest import FileDigest, build_manifest, complete_m
 from voicehub.checkpoints.owner import write_owner
 from voicehub.checkpoints.rotation import checkpoint_run_id
 from voicehub.checkpoints.snapshot import CheckpointPayload, Snapshot, snapshot
+from voicehub.checkpoints.tensor_file import write_tensors
 from voicehub.errors import CheckpointError
 
 __all__ = ["CheckpointExistsError", "CheckpointPayload", "commit", "snapshot", "write_checkpoint"]
@@ -90,10 +97,10 @@ def commit(
             write_owner(staging, run_id)
             files = _write_files(staging, content)
             manifest = build_manifest(step, files, manifest_fields)
-            _write_synced(staging / MANIFEST_FILE, manifest)
-            _sync_directories(staging)
-            _write_synced(staging / COMPLETE_FILE, complete_mark(manifest))
-            _sync_directory(staging)
+            write_synced(staging / MANIFEST_FILE, manifest)
+            sync_directories(staging)
+            write_synced(staging / COMPLETE_FILE, complete_mark(manifest))
+            sync_directory(staging)
             _publish(staging, target, step, run_id)
         except BaseException:
             remove_staging(staging)
@@ -104,101 +111,27 @@ def commit(
 def _write_files(staging: Path, content: Snapshot) -> dict[str, FileDigest]:
     """Write and sync every file of a snapshot and return the digests by relative name."""
     files: dict[str, FileDigest] = {}
-    _write_model(staging / MODEL_FILE, content)
+    files[MODEL_FILE] = write_tensors(staging / MODEL_FILE, content.tensors)
     for name, state in content.states.items():
-        with _HashingFile(staging / name) as file:
+        with HashingFile(staging / name) as file:
             torch.save(state, cast(BinaryIO, file))
         files[name] = file.digest()
     for name, document in content.documents.items():
         path = staging / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        files[name] = _write_synced(path, document)
+        files[name] = write_synced(path, document)
     for name, write in content.extra_files.items():
         path = staging / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path)
         if not path.exists():
             raise CheckpointError(f"the writer of extra file {name!r} wrote nothing at its path.")
-    for path in _files_below(staging):
+    for path in files_below(staging):
         name = path.relative_to(staging).as_posix()
         if name not in files and name != OWNER_FILE:
-            _sync_file(path)
+            sync_file(path)
             files[name] = hash_file(path)
     return files
-
-
-def _write_model(path: Path, content: Snapshot) -> None:
-    try:
-        save_file(content.tensors, path, metadata={"format": "pt"})
-    except (KeyError, TypeError, ValueError) as error:
-        types = sorted({str(tensor.dtype) for tensor in content.tensors.values()})
-        raise CheckpointError(
-            f"safetensors cannot hold these model tensors, whose types are {', '.join(types)}: "
-            f"{error}."
-        ) from error
-
-
-class _HashingFile:
-    """A file for ``torch.save`` that hashes what passes through and syncs when closed."""
-
-    def __init__(self, path: Path) -> None:
-        self._file: BinaryIO = path.open("wb", buffering=0)
-        self._hash = hashlib.sha256()
-        self._size = 0
-
-    def write(self, data: bytes) -> int:
-        view = memoryview(data).cast("B")
-        self._hash.update(view)
-        self._size += len(view)
-        rest = view
-        while len(rest):
-            rest = rest[self._file.write(rest) :]
-        return len(view)
-
-    def flush(self) -> None:
-        self._file.flush()
-
-    def digest(self) -> FileDigest:
-        return FileDigest(self._size, self._hash.hexdigest())
-
-    def __enter__(self) -> _HashingFile:
-        return self
-
-    def __exit__(self, kind: object, *_: object) -> None:
-        with self._file:
-            if kind is None:
-                os.fsync(self._file.fileno())
-
-
-def _write_synced(path: Path, data: bytes) -> FileDigest:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return FileDigest(len(data), hashlib.sha256(data).hexdigest())
-
-
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_directory(path: Path) -> None:
-    """Sync a directory's entries, where the platform can (Windows cannot open directories)."""
-    if os.name == "posix":
-        _sync_file(path)
-
-
-def _sync_directories(root: Path) -> None:
-    for directory, _, _ in os.walk(root, topdown=False):
-        _sync_directory(Path(directory))
-
-
-def _files_below(root: Path) -> list[Path]:
-    return sorted(path for path in root.rglob("*") if path.is_file())
 
 
 def _check_place(target: Path, run_id: str) -> None:
@@ -236,7 +169,7 @@ def _publish(staging: Path, target: Path, step: int, run_id: str) -> None:
         if old is not None:
             old.rename(target)
         raise
-    _sync_directory(target.parent)
+    sync_directory(target.parent)
     (target / OWNER_FILE).unlink()
     if old is not None and is_ours:
         shutil.rmtree(old)
