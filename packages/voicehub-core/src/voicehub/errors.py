@@ -49,3 +49,15 @@ class PluginError(VoiceHubError):
 
 class OptionalDependencyError(VoiceHubError, ImportError):
     """A feature needs a package that is not installed; the message names what to install."""
+
+
+class OptimizationError(VoiceHubError, RuntimeError):
+    """An optimization pass cannot do what is asked of it."""
+
+
+class OptimizationCompatibilityError(OptimizationError, ValueError):
+    """A pass does not fit this run; nothing was applied."""
+
+
+class OptimizationApplicationError(OptimizationError):
+    """A pass failed while it was applied; the reversible ones before it were undone."""

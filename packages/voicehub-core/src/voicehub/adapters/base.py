@@ -17,7 +17,7 @@ from voicehub.adapters.context import TrainingContext
 from voicehub.adapters.description import describe_graph, describe_routes
 from voicehub.adapters.fallbacks import fallback_objective
 from voicehub.adapters.freezing import frozen_modules
-from voicehub.adapters.graph import build_graph, load_model
+from voicehub.adapters.graph import build_graph, load_model, plans_for_routes
 from voicehub.adapters.losses import normalise
 from voicehub.adapters.model_state import export_tensors, load_tensors, tied_names
 from voicehub.adapters.outputs import SpeechTrainingOutput
@@ -74,6 +74,8 @@ class TrainingAdapter:
         self.context: TrainingContext | None = None
         #: Moves tensors that the model's own input hook creates; set by the Trainer.
         self.move_inputs: Callable[[Any], Any] | None = None
+        #: Tensors under their original names, where a pass has changed those of the model.
+        self.portable_state: Callable[[], Mapping[str, Tensor]] | None = None
         self.components: dict[str, Any] = {}
         self._plans: dict[str, PhasePlan] = {}
         self._kept_in_eval: tuple[nn.Module, ...] = ()
@@ -260,6 +262,14 @@ class TrainingAdapter:
         )
         if self.module.training:
             self.train_mode()
+
+    def replace_routes(self, routes: Mapping[str, Sequence[tuple[str, nn.Parameter]]]) -> None:
+        """Take over new routes after the parameters below the components were exchanged."""
+        self.routes = {name: tuple(named) for name, named in routes.items()}
+        self._plans = plans_for_routes(
+            self._plans, self.routes, self.components, isolate=self.isolate_routes
+        )
+        self.refresh_frozen()
 
     def keep_in_eval(self, modules: Sequence[nn.Module]) -> None:
         """Keep modules in eval mode while training, also such as hold no parameter themselves."""

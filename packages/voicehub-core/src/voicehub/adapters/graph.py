@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch import nn
@@ -88,6 +88,23 @@ def build_graph(adapter: TrainingAdapter) -> RecipeGraph:
             as_given=not (phase.required_inputs or phase.detach_inputs or phase.input_aliases),
         )
     return RecipeGraph(root, components, routes, plans)
+
+
+def plans_for_routes(
+    plans: Mapping[str, PhasePlan],
+    routes: Mapping[str, NamedParameters],
+    components: Mapping[str, Any],
+    *,
+    isolate: bool,
+) -> dict[str, PhasePlan]:
+    """Return phase plans for other routes: what each phase must leave alone changes with them."""
+    modules = {path: part for path, part in components.items() if isinstance(part, nn.Module)}
+    return {
+        name: replace(
+            plan, frozen=frozen_in_phase(plan.phase, routes, modules, isolate=isolate), added=0
+        )
+        for name, plan in plans.items()
+    }
 
 
 def _add_primary(model: Any, spec: ModelTrainingSpec, components: dict[str, Any]) -> str | None:

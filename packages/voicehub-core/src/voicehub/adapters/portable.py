@@ -83,7 +83,9 @@ def _save_module(adapter: TrainingAdapter, directory: Path) -> None:
         family=adapter.spec.family,
         model={"class": f"{type(module).__module__}.{type(module).__qualname__}"},
     )
-    save_file(adapter.state_dict(), directory / MODEL_FILE, metadata={"format": "pt"})
+    portable = adapter.portable_state
+    tensors = adapter.state_dict() if portable is None else dict(portable())
+    save_file(tensors, directory / MODEL_FILE, metadata={"format": "pt"})
 
 
 def _save_recipe_state(adapter: TrainingAdapter, directory: Path) -> None:

@@ -127,6 +127,7 @@ class TrainingArguments:
     bf16: bool = False
     use_cpu: bool = False
     gradient_checkpointing: bool = False
+    torch_compile: bool = False
 
     # Randomness. ``data_seed`` orders and augments the data; it defaults to ``seed``.
     seed: int = 42

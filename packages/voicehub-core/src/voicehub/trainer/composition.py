@@ -30,9 +30,12 @@ from voicehub.optim.schedules import (
     Scheduler,
     make_multiplier,
 )
+from voicehub.passes.contract import OptimizationContext
+from voicehub.passes.plan import OptimizationPlan
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.freezing import FreezePolicy
+from voicehub.trainer.passes import apply_plan
 
 OptimizerFactory = Callable[[str, NamedParameters, TrainingArguments], Optimizer]
 SchedulerFactory = Callable[[str, Optimizer, int, TrainingArguments], Scheduler]
@@ -107,15 +110,24 @@ def build_graph(
     strategy: TrainingStrategy,
     args: TrainingArguments,
     sources: OptimizationSources,
+    plan: OptimizationPlan | None = None,
+    context: OptimizationContext | None = None,
 ) -> Graph:
-    """Set up the adapter, freeze, move and wrap the model, create the optimizers."""
+    """Set up the adapter, move the model, apply passes, freeze, wrap, create the optimizers."""
     seed_everything(args.seed)
     adapter.setup()
-    freezing = FreezePolicy(adapter, args.freeze) if args.freeze else None
     if args.gradient_checkpointing:
         adapter.gradient_checkpointing_enable()
     device = args.device
     model = strategy.prepare_device(adapter.module, device=device)
+    if plan is not None:
+        if plan.changes_parameters and sources.optimizer is not None:
+            raise ConfigurationError(
+                "A ready optimizer holds the parameters of the model as it was; a pass of the "
+                "optimization plan changes them. Use optimizer_factory or optimizer_cls_and_kwargs."
+            )
+        apply_plan(plan, context, adapter, args, strategy)
+    freezing = FreezePolicy(adapter, args.freeze) if args.freeze else None
     adapter.move_inputs = functools.partial(strategy.prepare_input, device=device)
     adapter = strategy.prepare_training_adapter(adapter, device=device)
     model = strategy.prepare_model(model, device=device)

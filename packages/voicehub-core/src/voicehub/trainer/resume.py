@@ -14,6 +14,7 @@ from voicehub.checkpoints.reader import Checkpoint
 from voicehub.checkpoints.signature import compare_signatures
 from voicehub.errors import CheckpointError, CheckpointMismatchError
 from voicehub.optim.bundle import SchedulerBundle
+from voicehub.passes.plan import OptimizationPlan
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.callbacks import CallbackHandler
@@ -59,6 +60,7 @@ def build_signature(
     strategy: TrainingStrategy,
     callbacks: CallbackHandler,
     scaling: bool,
+    plan: OptimizationPlan | None = None,
 ) -> dict[str, Any]:
     """Everything that must be equal for a bit-exact resume, as JSON.
 
@@ -93,6 +95,7 @@ def build_signature(
             "freeze": [dataclasses.asdict(rule) for rule in args.freeze],
             "optimizers": {name: _describe_optimizer(opt) for name, opt in routes.items()},
         },
+        "optimization_plan": [] if plan is None else plan.identity(),
         "precision": {
             "fp16": args.fp16,
             "bf16": args.bf16,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from voicehub.checkpoints.litter import remove_litter
 from voicehub.checkpoints.reader import open_checkpoint
 from voicehub.optim.bundle import SchedulerBundle
-from voicehub.trainer import composition, resume, saving
+from voicehub.trainer import composition, passes, resume, saving
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.horizon import Horizon, plan_horizon
 from voicehub.trainer.loop import LoopActions, TrainingLoop
@@ -119,12 +119,14 @@ def _identity(trainer: Trainer, parts: _Parts) -> dict[str, Any]:
         strategy=trainer.strategy,
         callbacks=trainer.callbacks,
         scaling=parts.scaler is not None,
+        plan=trainer.optimization_plan,
     )
     return {
         "model_type": graph.adapter.spec.model_type,
         "adapter": graph.adapter.identity,
         "optimizer_names": sorted(graph.optimizers),
         "strategy": trainer.strategy.name,
+        "optimization_plan": passes.manifest_of(trainer.optimization_plan),
         "resume_signature": json.loads(json.dumps(signature, allow_nan=False)),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,12 @@ from voicehub.checkpoints.reader import open_checkpoint
 from voicehub.data.plan import BatchPlan
 from voicehub.errors import ConfigurationError
 from voicehub.optim.schedules import Scheduler
+from voicehub.passes.contract import OptimizationContext
+from voicehub.passes.plan import MANIFEST_FILE, OptimizationPlan
 from voicehub.plugins import hooks
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.strategies.registry import resolve_strategy
-from voicehub.trainer import composition, saving
+from voicehub.trainer import composition, passes, saving
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.averaging import EMACallback, Weights, averaged_tensors, weights_in_use
 from voicehub.trainer.best import update_best
@@ -83,6 +86,9 @@ class Trainer:
         optimizer_factory: ``(route, named_parameters, args)`` to an optimizer.
         scheduler_factory: ``(route, optimizer, num_training_steps, args)`` to a scheduler.
         training_strategy: name or instance; ``torch`` (one process) by default.
+        optimization_plan: persistent passes over the model, applied before optimizers exist;
+            one that compiles with ``args.torch_compile``, otherwise none.
+        optimization_context: where the plan is applied; derived from the run by default.
         train_plan: order and batches of the training data; fixed-size shuffled by default.
         eval_plans: plans of the evaluation splits by name (``"eval"`` for a single one).
 
@@ -109,6 +115,8 @@ class Trainer:
         optimizer_factory: composition.OptimizerFactory | None = None,
         scheduler_factory: composition.SchedulerFactory | None = None,
         training_strategy: str | TrainingStrategy | None = None,
+        optimization_plan: OptimizationPlan | None = None,
+        optimization_context: OptimizationContext | None = None,
         *,
         train_plan: BatchPlan | None = None,
         eval_plans: Mapping[str, BatchPlan] | None = None,
@@ -129,6 +137,10 @@ class Trainer:
         self.train_plan = train_plan
         self.eval_plans = dict(eval_plans or {})
         self.strategy = resolve_strategy(training_strategy, self.args)
+        self.optimization_plan = passes.choose_plan(
+            optimization_plan, optimization_context, self.args
+        )
+        self.optimization_context = optimization_context
         if model_init is not None:
             composition.seed_everything(self.args.seed)
             model = model_init()
@@ -192,8 +204,17 @@ class Trainer:
         """The set-up model, adapter and optimizers; built on first use."""
         if self._graph is None:
             self._graph = composition.build_graph(
-                self.adapter, self.strategy, self.args, self.sources
+                self.adapter,
+                self.strategy,
+                self.args,
+                self.sources,
+                self.optimization_plan,
+                self.optimization_context,
             )
+            if self.optimization_plan is not None:
+                self.extra_checkpoint_files[MANIFEST_FILE] = functools.partial(
+                    saving.write_json, value=self.optimization_plan.manifest()
+                )
             if self.averaging is not None:
                 self.averaging.bind(self._graph.adapter)
             self.callbacks.context.update(
@@ -319,6 +340,7 @@ class Trainer:
         """
         target = Path(output_dir) if output_dir is not None else self.run_dir / "final-model"
         adapter = self.graph.adapter
+        include_native_export &= passes.check_export(self.optimization_plan, adapter)
 
         def write(directory: Path) -> None:
             adapter.save_pretrained(directory, native_export=include_native_export)
