@@ -1,4 +1,4 @@
-"""``voicehub plugins``: what is installed beside the core, from metadata alone."""
+"""``voicehub plugins``: what is installed beside the core, from metadata alone or inspected."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from voicehub.cli.tables import table
 
 if TYPE_CHECKING:
     from voicehub.plugins.discovery import PluginEntry
+    from voicehub.plugins.inspection import Inspection
+
+SLOW = 1.0
 
 
 def plugins(
@@ -21,33 +24,67 @@ def plugins(
     json_: JsonOption = False,
 ) -> None:
     """List the plugins: their names, where they come from and whether they work."""
-    from voicehub.plugins.groups import PLUGIN_API
-    from voicehub.plugins.loading import inspect as inspect_plugins
+    from voicehub.plugins.inspection import Inspection, inspect_each
 
-    entries = [
-        entry
-        for entry in inspect_plugins(load_them=inspect)
-        # A version statement is no plugin; it shows where a distribution has one.
-        if entry.group != PLUGIN_API
-    ]
-    rows = [
-        (entry.group.removeprefix("voicehub."), entry.name, entry.distribution, entry.version,
-         entry.state.value)
-        for entry in entries
-    ]  # fmt: skip
+    found = inspect_each(_import_torch) if inspect else [Inspection(entry) for entry in _known()]
     lines = ["No plugins are installed."]
-    if rows:
-        lines = [table(("kind", "name", "distribution", "version", "state"), rows)]
-    reasons = dict.fromkeys(entry.reason for entry in entries if entry.reason)
-    lines += ["", *reasons] if reasons else []
-    if not inspect and rows:
+    if found:
+        lines = [_inspected_table(found) if inspect else _plain_table(found)]
+    reasons = dict.fromkeys(item.entry.reason for item in found if item.entry.reason)
+    remarks = [remark for item in found for remark in item.remarks]
+    for block in (list(reasons), remarks):
+        lines += ["", *block] if block else []
+    if not inspect and found:
         lines.append("\nNothing was imported. --inspect imports each and shows broken ones.")
-    result: dict[str, Any] = {"plugins": [_as_dict(entry) for entry in entries]}
+    result: dict[str, Any] = {"plugins": [_as_dict(item) for item in found]}
     result["inspected"] = inspect
     finish(result, json_mode=json_, human="\n".join(lines))
 
 
-def _as_dict(entry: PluginEntry) -> dict[str, Any]:
+def _import_torch() -> None:
+    import torch  # noqa: F401  # nearly every plugin does: none shall be billed for it
+
+
+def _known() -> list[PluginEntry]:
+    from voicehub.plugins.groups import PLUGIN_API
+    from voicehub.plugins.loading import inspect
+
+    # A version statement is no plugin; it shows where a distribution has one.
+    return [entry for entry in inspect() if entry.group != PLUGIN_API]
+
+
+def _plain_table(found: list[Inspection]) -> str:
+    return table(
+        ("kind", "name", "distribution", "version", "state"), [_cells(item.entry) for item in found]
+    )
+
+
+def _inspected_table(found: list[Inspection]) -> str:
+    rows = [(*_cells(item.entry), _seconds(item.seconds), _about(item)) for item in found]
+    headers = ("kind", "name", "distribution", "version", "state", "import", "about")
+    return table(headers, rows)
+
+
+def _cells(entry: PluginEntry) -> tuple[str, ...]:
+    kind = entry.group.removeprefix("voicehub.")
+    return (kind, entry.name, entry.distribution, entry.version, entry.state.value)
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f"{seconds:.2f} s slow" if seconds >= SLOW else f"{seconds:.2f} s"
+
+
+def _about(item: Inspection) -> str:
+    details = item.details
+    if "support" in details:
+        return f"{details['task']}, {details['support']}, phases {', '.join(details['phases'])}"
+    return f"kernel {details['kernel']}" if "kernel" in details else ""
+
+
+def _as_dict(item: Inspection) -> dict[str, Any]:
+    entry = item.entry
     return {
         "group": entry.group,
         "name": entry.name,
@@ -57,4 +94,7 @@ def _as_dict(entry: PluginEntry) -> dict[str, Any]:
         "api_version": entry.api_version,
         "state": entry.state.value,
         "reason": entry.reason,
+        "import_seconds": item.seconds,
+        "details": item.details,
+        "remarks": list(item.remarks),
     }

@@ -77,7 +77,7 @@ def family_root(family: str) -> Path:
         raise PluginError(f"{what} cannot be used: {entry.reason}")
     try:
         found = importlib.util.find_spec(entry.value)  # imports the parent package only
-    except Exception as error:  # a plugin may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # a plugin may do anything while it is imported
         raise PluginError(
             f"{what}: package '{entry.value}' does not import ({type(error).__name__}: {error})."
         ) from error

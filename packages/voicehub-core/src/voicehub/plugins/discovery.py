@@ -27,6 +27,10 @@ NO_AUTOLOAD_VARIABLE = "VOICEHUB_DISABLE_PLUGIN_AUTOLOAD"
 ENABLE_VARIABLE = "VOICEHUB_PLUGINS"
 
 _SUPPORTED = tuple(f"v{number}" for number in SUPPORTED_API_VERSIONS)
+# Of the core itself: no extra, no marker.
+_CORE_REQUIREMENT = re.compile(
+    r"^Requires-Dist: *voicehub[-_.]core *([^;\n\[]*)$", re.MULTILINE | re.IGNORECASE
+)
 _SEPARATORS = re.compile(r"[-_.]+")
 
 
@@ -54,6 +58,7 @@ class PluginEntry(NamedTuple):
         api_version: Plugin API version it was written for; None when it states none.
         state: Whether it can be loaded, or why not.
         reason: The explanation of any other state than available or loaded.
+        requires_core: Versions of the core that its metadata asks for, as in ``>=0.1,<0.2``.
     """
 
     group: str
@@ -65,6 +70,7 @@ class PluginEntry(NamedTuple):
     api_version: str | None
     state: PluginState
     reason: str = ""
+    requires_core: str = ""
 
 
 def entry_points(group: str | None = None) -> tuple[PluginEntry, ...]:
@@ -106,20 +112,21 @@ class _Raw(NamedTuple):
     value: str
     distribution: str
     version: str
+    requires_core: str
 
 
 @lru_cache(maxsize=1)
 def _read_metadata() -> tuple[_Raw, ...]:
     """Read every entry of our groups once, with the distribution it belongs to."""
     found: list[_Raw] = []
-    known: dict[int, tuple[str, str]] = {}
+    known: dict[int, tuple[str, str, str]] = {}
     for entry in _raw_entries():
         if not entry.group.startswith(PREFIX):
             continue
         distribution = entry.dist
         identity = known.get(id(distribution))
         if identity is None:
-            identity = known[id(distribution)] = _name_and_version(distribution)
+            identity = known[id(distribution)] = _identity(distribution)
         found.append(_Raw(entry.group, entry.name, entry.value, *identity))
     return tuple(found)
 
@@ -157,12 +164,17 @@ def _entries_one_by_one() -> Iterator[Any]:
         yield from entries
 
 
-def _name_and_version(distribution: Any) -> tuple[str, str]:
-    """Read two header lines; a full parse of the metadata costs many times the listing."""
+def _identity(distribution: Any) -> tuple[str, str, str]:
+    """Read three header lines; a full parse of the metadata costs many times the listing."""
     text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
     head, _, _ = text.partition("\n\n")
     header = dict(line.split(": ", 1) for line in head.splitlines() if ": " in line)
-    return header.get("Name", "unknown").strip(), header.get("Version", "unknown").strip()
+    needed = _CORE_REQUIREMENT.search(head)
+    return (
+        header.get("Name", "unknown").strip(),
+        header.get("Version", "unknown").strip(),
+        needed[1].strip(" ()") if needed else "",
+    )
 
 
 @lru_cache(maxsize=8)
@@ -216,6 +228,7 @@ def _describe(item: _Raw, api: _Raw | None, switches: _Switches) -> PluginEntry:
         api_version=api.name if api else None,
         state=state,
         reason=reason,
+        requires_core=item.requires_core,
     )
 
 

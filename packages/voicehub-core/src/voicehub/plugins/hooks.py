@@ -67,12 +67,12 @@ def unregister(plugin: object) -> None:
 
 def callbacks(args: Any) -> list[Any]:
     """Return the callbacks of all plugins for a run, in order of registration."""
-    return _flat(manager().hook.voicehub_callbacks(args=args))
+    return _collected("voicehub_callbacks", args=args)
 
 
 def checks() -> list[Any]:
     """Return the checks of all plugins."""
-    return _flat(manager().hook.voicehub_checks())
+    return _collected("voicehub_checks")
 
 
 def refresh() -> None:
@@ -90,6 +90,25 @@ def _add(plugins: pluggy.PluginManager, name: str) -> None:
         warnings.warn(f"Left out plugin {name!r}: {error}", RuntimeWarning, stacklevel=2)
 
 
-def _flat(results: list[list[Any] | None]) -> list[Any]:
-    # pluggy calls the newest plugin first.
-    return [item for result in reversed(results) if result for item in result]
+def _collected(hook: str, **arguments: Any) -> list[Any]:
+    """Call one hook plugin by plugin, in order of registration, and join what they return.
+
+    A plugin whose hook raises is left out with a warning that names it.
+    """
+    plugins = manager()
+    everyone = plugins.get_plugins()
+    results: list[Any] = []
+    for implementation in getattr(plugins.hook, hook).get_hookimpls():
+        others = everyone - {implementation.plugin}
+        try:
+            # pluggy has the newest plugin first, and one plugin has each hook once.
+            found = plugins.subset_hook_caller(hook, others)(**arguments)
+            results += [item for result in found if result for item in result]
+        except Exception as error:
+            warnings.warn(
+                f"Left out hook {hook} of plugin {implementation.plugin_name!r}: it failed with "
+                f"{type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+    return results
