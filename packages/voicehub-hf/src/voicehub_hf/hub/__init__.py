@@ -1,0 +1,1 @@
+"""Uploads to the Hugging Face hub: ``TrainingArguments(push_to_hub=True)``."""
