@@ -153,9 +153,9 @@ def _entries_one_by_one() -> Iterator[Any]:
             seen.add(name)
             entries = list(distribution.entry_points)
         except Exception as error:
-            location = distribution.locate_file("")
+            location = getattr(distribution, "_path", distribution.locate_file(""))
             warnings.warn(
-                f"Skipped the plugins of a distribution in {location}: its metadata cannot be "
+                f"Skipped the plugins of the distribution {location}: its metadata cannot be "
                 f"read ({type(error).__name__}: {error}). Reinstall it.",
                 RuntimeWarning,
                 stacklevel=2,
