@@ -105,6 +105,7 @@ def kill_at_operation(number: int, part: float) -> None:
 def main(run_dir: Path, seed: int, rounds: int) -> None:
     """Kill writers and print what happened as JSON."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    torch.set_num_threads(1)  # a thread pool does not survive the fork: the child would hang
     draw = random.Random(seed)
     begun = time.perf_counter()
     write(run_dir, 2)
