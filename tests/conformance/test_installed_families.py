@@ -1,0 +1,33 @@
+"""Every model type of this repository is under the kit: it has a case, and its package runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from voicehub.plugins.discovery import entry_points
+from voicehub.plugins.groups import CONFORMANCE, TRAINING_SPECS
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = {
+    path.parent.name: path.parent
+    for pattern in ("packages", "plugins")
+    for path in ROOT.glob(f"{pattern}/*/pyproject.toml")
+}
+TYPES = [entry for entry in entry_points(TRAINING_SPECS) if entry.distribution in PACKAGES]
+
+
+@pytest.mark.parametrize("entry", TYPES, ids=lambda entry: entry.name)
+def test_every_model_type_is_under_the_kit(entry) -> None:
+    cases = {case.name for case in entry_points(CONFORMANCE)}
+    assert entry.name in cases, "no ConformanceCase in the entry points voicehub.conformance"
+    tests = list((PACKAGES[entry.distribution] / "tests").rglob("test_*.py"))
+    assert any("run_check(" in path.read_text(encoding="utf-8") for path in tests), (
+        f"no test of {entry.distribution} runs the kit: "
+        "parametrize one over voicehub.testing.CHECKS"
+    )
+
+
+def test_there_are_families_to_look_at() -> None:
+    assert TYPES
