@@ -1,7 +1,8 @@
 """Everything that is done with this repository: ``python -m nox -s NAME``.
 
-All sessions share one environment, ``.venv``, which the first of them makes. What each does in
-detail stands in ``tools/``.
+The sessions share one environment, ``.venv``, which the first of them makes; ``matrix``,
+``core_only`` and ``wheels`` make clean ones of their own. What each does in detail stands in
+``tools/``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import nox
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tools"))
 
+import package_matrix  # noqa: E402
 from dev_environment import DevEnvironment  # noqa: E402
 
 nox.options.sessions = ["tests"]
@@ -91,3 +93,35 @@ def bench(session: nox.Session) -> None:
     python = prepare(session, "bench")
     for name in ("startup", "trainer_overhead"):
         session.run(python, f"benchmarks/{name}.py", *session.posargs, external=True)
+
+
+def install_alone(session: nox.Session, name: str) -> None:
+    """Install one package, and of ours only what it requires, not editable, with pytest."""
+    folders = [str(folder) for folder in package_matrix.closure(name)]
+    session.install("-r", "requirements/matrix.txt", *folders)
+    session.run("python", "tools/package_matrix.py", name)
+
+
+@nox.session(python=package_matrix.PYTHONS, venv_backend="virtualenv")
+@nox.parametrize("package", [*package_matrix.distributions()][1:])
+def matrix(session: nox.Session, package: str) -> None:
+    """The core and one more package, alone in a clean environment: its tests, with the kit."""
+    install_alone(session, package)
+    folder = package_matrix.distributions()[package]
+    session.run("python", "-m", "pytest", str(folder / "tests"), *session.posargs)
+
+
+@nox.session(python=package_matrix.PYTHONS, venv_backend="virtualenv")
+def core_only(session: nox.Session) -> None:
+    """The core's tests without any family, transformers, peft, speechbrain or soundfile."""
+    install_alone(session, "voicehub-core")
+    session.run("python", "-m", "pytest", "packages/voicehub-core/tests", *session.posargs)
+
+
+@nox.session(python=package_matrix.PYTHONS, venv_backend="virtualenv")
+def wheels(session: nox.Session) -> None:
+    """Build wheels, install them into an empty environment and use them from elsewhere."""
+    session.run(prepare(session, "build"), "tools/build_packages.py", external=True)
+    built = [str(path) for path in sorted((ROOT / "dist").glob("*.whl"))]
+    session.install("-r", "requirements/matrix.txt", *built)
+    session.run("python", "tools/try_wheels.py", *session.posargs)

@@ -80,7 +80,8 @@ def build(package: Path, out: Path) -> list[str]:
 def main() -> int:
     out = ROOT / "dist"
     shutil.rmtree(out, ignore_errors=True)
-    packages = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
+    places = [*ROOT.glob("packages/*/pyproject.toml"), *ROOT.glob("plugins/*/pyproject.toml")]
+    packages = sorted(path.parent for path in places)
     return 1 if sum(len(build(package, out)) for package in packages) else 0
 
 

@@ -25,10 +25,10 @@ def contracts() -> dict[str, Any]:
     return {"": linter, **{contract["id"]: contract for contract in linter["contracts"]}}
 
 
-def import_names() -> set[str]:
+def import_names(place: str = "packages") -> set[str]:
     return {
         package.name
-        for package in ROOT.glob("packages/*/src/*")
+        for package in ROOT.glob(f"{place}/*/src/*")
         if (package / "__init__.py").is_file()
     }
 
@@ -42,7 +42,16 @@ def test_contracts_hold() -> None:
 
 
 def test_every_package_is_under_contract(contracts: dict[str, Any]) -> None:
-    assert set(contracts[""]["root_packages"]) == import_names()
+    plugins = import_names("plugins")
+    assert set(contracts[""]["root_packages"]) == import_names() | plugins
+    assert set(contracts["plugins"]["source_modules"]) == plugins
+    assert set(contracts["plugins-apart"]["modules"]) == plugins
+    assert set(contracts["packages-without-plugins"]["forbidden_modules"]) == plugins
+    assert set(contracts["packages-without-plugins"]["source_modules"]) == import_names()
+    assert set(contracts["plugins"]["forbidden_modules"]) == import_names() - {
+        "voicehub",
+        "voicehub_data",
+    }
 
 
 def test_every_family_is_independent_of_the_others(contracts: dict[str, Any]) -> None:
