@@ -109,8 +109,9 @@ def check_requirements(snippet: Snippet, words: list[str]) -> None:
             continue
         requirement = Requirement(word)
         if requirement.name.startswith("voicehub"):
-            project = ROOT / "packages" / requirement.name / "pyproject.toml"
-            assert project.is_file(), f"{snippet.where}: there is no {requirement.name}"
+            places = [ROOT / room / requirement.name for room in ("packages", "plugins")]
+            project = next((p / "pyproject.toml" for p in places if p.is_dir()), None)
+            assert project is not None, f"{snippet.where}: there is no {requirement.name}"
             settings = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
             extras = set(settings.get("optional-dependencies", {}))
             assert requirement.extras <= extras, f"{snippet.where}: {word} has {sorted(extras)}"

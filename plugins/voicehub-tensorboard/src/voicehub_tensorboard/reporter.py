@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.media import Audio, Image, Media
 from voicehub.trainer.reporter import GLOBAL_STEP, Reporter, require_library

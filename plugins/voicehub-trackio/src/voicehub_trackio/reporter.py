@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
+
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.media import Audio, Image, Media
 from voicehub.trainer.reporter import Reporter, require_library

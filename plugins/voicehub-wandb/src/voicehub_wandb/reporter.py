@@ -15,7 +15,6 @@ from voicehub.trainer.media import Audio, Image, Media
 from voicehub.trainer.reporter import GLOBAL_STEP, Reporter, require_library
 from voicehub.trainer.reporter_options import parse_options
 from voicehub.trainer.state import TrainerControl, TrainerState
-
 from voicehub_wandb.options import WandbOptions
 
 NAME = "wandb"
