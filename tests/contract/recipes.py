@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -391,4 +392,4 @@ def same(first: Any, second: Any) -> bool:
         return first.keys() == second.keys() and all(same(first[k], second[k]) for k in first)
     if isinstance(first, (list, tuple)):
         return len(first) == len(second) and all(map(same, first, second))
-    return bool(first == second)
+    return bool(np.array_equal(first, second))

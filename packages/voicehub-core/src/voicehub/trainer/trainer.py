@@ -49,6 +49,7 @@ from voicehub.trainer.freezing import FreezeCallback
 from voicehub.trainer.health import HealthCallback
 from voicehub.trainer.media import Media
 from voicehub.trainer.metrics_file import MetricsFile
+from voicehub.trainer.model_files import model_files
 from voicehub.trainer.reporters import make_reporters
 from voicehub.trainer.start import StartedRun, start_run
 from voicehub.trainer.state import TrainerControl, TrainerState
@@ -215,6 +216,9 @@ class Trainer:
                 self.extra_checkpoint_files[MANIFEST_FILE] = functools.partial(
                     saving.write_json, value=self.optimization_plan.manifest()
                 )
+            self.extra_checkpoint_files.update(
+                model_files(self._graph.adapter, self.processing_class)
+            )
             if self.averaging is not None:
                 self.averaging.bind(self._graph.adapter)
             self.callbacks.context.update(
