@@ -13,4 +13,7 @@ def enable_gradient_checkpointing(model: nn.Module) -> None:
     The non-reentrant form of ``torch.utils.checkpoint`` is used: it works where the first layers
     are frozen and no input requires a gradient, as with adapters.
     """
-    unwrapped(model).gradient_checkpointing_enable({"use_reentrant": False})
+    inner = unwrapped(model)
+    # Renamed in transformers 5.
+    enable = getattr(inner, "activation_checkpointing_enable", inner.gradient_checkpointing_enable)
+    enable({"use_reentrant": False})

@@ -149,6 +149,8 @@ def _config(source: str, fetch: dict[str, Any], wanted: str | None) -> tuple[Any
 
     try:
         found, _ = PreTrainedConfig.get_config_dict(source, **fetch)
+        if not found:
+            raise FileNotFoundError("there is no such file.")
     except (OSError, json.JSONDecodeError) as error:
         raise CheckpointError(
             f"Cannot read config.json of '{source}', neither as a local directory nor from the "

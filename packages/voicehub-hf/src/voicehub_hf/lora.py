@@ -98,10 +98,13 @@ def linear_module_suffixes(model: nn.Module) -> list[str]:
 
 
 def _check_targets(model: nn.Module, config: Any, head_name: str) -> None:
+    from peft import LoraConfig
     from peft.tuners.tuners_utils import check_target_module_exists
 
+    # Without modules_to_save, which peft would leave out of the matches without a word.
+    pattern = LoraConfig(target_modules=config.target_modules)
     names = [name for name, _ in model.named_modules() if name]
-    matched = [name for name in names if check_target_module_exists(config, name)]
+    matched = [name for name in names if check_target_module_exists(pattern, name)]
     wanted = config.target_modules
     if not matched:
         shown = wanted if isinstance(wanted, str) else ", ".join(sorted(wanted))
@@ -109,7 +112,7 @@ def _check_targets(model: nn.Module, config: Any, head_name: str) -> None:
             f"LoRA target_modules ({shown}) match no module of {type(model).__name__}. "
             f"Candidates: {', '.join(linear_module_suffixes(model))}."
         )
-    if config.modules_to_save and any(n.split(".")[0] == head_name for n in matched):
+    if config.modules_to_save and head_name in matched:
         raise ConfigurationError(
             f"LoRA target_modules match the CTC head '{head_name}', which trains in full. "
             "Take it out of target_modules, or pass train_head=False."
