@@ -25,6 +25,7 @@ from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
 from voicehub.reporting.summary import RunSummary, alerts_in
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.metrics_file import METRICS_FILE, read_metrics
+from voicehub.trainer.reporters import check_reporters
 
 if TYPE_CHECKING:
     from voicehub.adapters.experiment import Experiment
@@ -57,6 +58,7 @@ def run_training(request: RunRequest) -> RunSummary:
 
 
 def _run(request: RunRequest, resume: bool | str | None) -> RunSummary:
+    check_reporters(request.config.training)
     experiment = _build_experiment(request)
     if experiment.data_report:
         say(data_table(experiment.data_report), json_mode=request.json_mode)

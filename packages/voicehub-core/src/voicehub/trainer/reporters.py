@@ -42,6 +42,12 @@ def make_reporters(args: TrainingArguments, alert: Alert) -> list[TrainerCallbac
     return [GuardedReporter(name, _make(name, args), alert) for name in _names(args)]
 
 
+def check_reporters(args: TrainingArguments) -> None:
+    """Raise what ``make_reporters`` would, before anything else of a run is built."""
+    for name in _names(args):
+        _make(name, args)
+
+
 def _names(args: TrainingArguments) -> list[str]:
     names = list(dict.fromkeys(args.report_to))
     if "all" in names:
