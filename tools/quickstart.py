@@ -23,6 +23,9 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMITS = {"eval_sentences": 0.10, "eval_voices": 0.20}
 """Highest word error rate accepted for each evaluation split."""
 
+SPLIT_NAMES = {"eval_sentences": "sentences", "eval_voices": "voices"}
+"""What the evaluation splits are called in training: metrics become `eval_sentences_wer`, …"""
+
 TITLES = {"eval_sentences": "unseen sentences", "eval_voices": "unseen voices"}
 
 
@@ -93,7 +96,9 @@ class Quickstart:
 
     def train(self) -> None:
         heading("Train a recogniser on it, from random weights")
-        evaluation = ",".join(f"{split}:{show(self.manifest(split))}" for split in LIMITS)
+        evaluation = ",".join(
+            f"{name}:{show(self.manifest(split))}" for split, name in SPLIT_NAMES.items()
+        )
         answer = self._voicehub(
             "train",
             "asr-ctc/tiny",
@@ -104,7 +109,7 @@ class Quickstart:
             *self.overrides,
         )
         summary = answer["summary"]
-        self.model = Path(summary["model_directory"])
+        self.model = Path(summary["model_directory"]).absolute()
         self.training_minutes = float(summary["seconds"]) / 60.0
         print(f"{summary['steps']} steps in {self.training_minutes:.1f} minutes")
 
@@ -184,11 +189,14 @@ def percent(value: float) -> str:
 
 
 def show(path: Path) -> str:
-    """The path as a reader would type it: relative where it lies below this directory."""
+    """The path as a reader would type it: relative where it lies below this directory.
+
+    With forward slashes everywhere, since a backslash is an escape in Hydra's overrides.
+    """
     try:
-        return os.fspath(path.relative_to(Path.cwd()))
+        return path.relative_to(Path.cwd()).as_posix()
     except ValueError:
-        return os.fspath(path)
+        return path.as_posix()
 
 
 def voicehub_program() -> str:

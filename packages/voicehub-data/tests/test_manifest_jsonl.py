@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from voicehub.errors import ConfigurationError, DataError
+from voicehub_data.config import DataSourceConfig
 from voicehub_data.manifest import read_manifest, rows_digest
 
 
@@ -182,6 +183,14 @@ def test_missing_manifest_and_unknown_kind(tmp_path):
         read_manifest(odd)
     with pytest.raises(DataError, match="Hub, set kind=datasets"):
         read_manifest("some/dataset")
+
+
+def test_a_resolved_configuration_is_accepted_again(write_jsonl):
+    """It states every default, those of other kinds too."""
+    path = write_jsonl([{"audio_filepath": "a.wav", "text": "a"}])
+    resolved = DataSourceConfig(path=str(path)).model_dump(mode="json")
+    assert "train_splits" in resolved
+    assert len(read_manifest(DataSourceConfig.load(resolved)).rows) == 1
 
 
 def test_settings_of_another_kind_are_refused(write_jsonl):

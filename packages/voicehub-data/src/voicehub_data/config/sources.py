@@ -91,10 +91,10 @@ class DataSourceConfig(DataModel):
         Raises:
             ConfigurationError: a key of Hugging Face ``datasets`` is set for a file source.
         """
+        # A resolved configuration states every default; only another value was meant to be read.
+        defaults = DataSourceConfig.model_construct(path=self.path)
         unread = sorted(
-            key
-            for key in self.DATASETS_KEYS & self.model_fields_set
-            if getattr(self, key) is not None
+            key for key in self.DATASETS_KEYS if getattr(self, key) != getattr(defaults, key)
         )
         if unread:
             raise ConfigurationError(
