@@ -17,10 +17,13 @@ if importlib.util.find_spec("wandb") is None:
 
 import wandb
 from voicehub_wandb.options import WandbOptions
+from voicehub_wandb.reporter import WandbReporter
 from wandb.proto import wandb_internal_pb2
 
 from voicehub.errors import ConfigurationError
+from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.callbacks import TrainerCallback
+from voicehub.trainer.state import TrainerControl, TrainerState
 
 _BLOCK = 32768  # of the LevelDB log format, which the file is in behind 7 bytes of its own
 
@@ -154,6 +157,19 @@ def test_artifacts_on_request(report_run: Any, log_model: str, aliases: Any) -> 
     assert (".complete" in contents) == (log_model == "checkpoint")
     if log_model == "end":
         assert (trainer.run_dir / "final-model").is_dir()
+
+
+def test_an_incomplete_checkpoint_is_not_uploaded(tmp_path: Path) -> None:
+    reporter = WandbReporter(WandbOptions(log_model="checkpoint", mode="offline"))
+    args = TrainingArguments(output_dir=str(tmp_path))
+    half = tmp_path / "checkpoint-9"
+    half.mkdir()
+    (half / "config.json").write_text("{}")
+    for complete in (False, True):
+        if complete:
+            (half / ".complete").touch()
+        reporter.on_checkpoint_saved(args, TrainerState(), TrainerControl(), checkpoint=half)
+        assert (wandb.run is not None) == complete
 
 
 def test_disabled(report_run: Any) -> None:

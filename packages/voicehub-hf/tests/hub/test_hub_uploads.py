@@ -274,3 +274,17 @@ def test_only_the_newest_waits(tmp_path: Path) -> None:
     assert uploads.wait(60)
     assert sent == ["0", "3"] and uploads.take_failures() == []
     assert not any(upload.directory.exists() for upload in staged)
+
+
+def test_an_incomplete_checkpoint_is_not_uploaded(hub: Any, make_trainer: Any) -> None:
+    trainer = make_trainer(push_to_hub=True, hub_model_id=REPOSITORY, hub_strategy="every_save")
+    half = trainer.run_dir / "checkpoint-9"
+    half.mkdir(parents=True)
+    (half / "config.json").write_text("{}")
+    callback = reporter(trainer)
+    context = {"checkpoint": half, "trainer": trainer}
+    callback.on_checkpoint_saved(trainer.args, trainer.state, trainer.control, **context)
+    assert callback.uploads.wait(60) and not hub.commits
+    (half / ".complete").touch()
+    callback.on_checkpoint_saved(trainer.args, trainer.state, trainer.control, **context)
+    assert callback.uploads.wait(60) and len(hub.commits) == 1
