@@ -7,6 +7,7 @@ The sessions share one environment, ``.venv``, which the first of them makes; ``
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -47,7 +48,10 @@ def quickstart(session: nox.Session) -> None:
 @nox.session
 def tests(session: nox.Session) -> None:
     """All tests, import contracts included: `nox -s tests -- -k name` picks some."""
-    session.run(prepare(session), "-m", "pytest", *session.posargs, external=True)
+    # The models of the tests are so small that a second thread costs more than it gives.
+    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    command = [prepare(session), "-m", "pytest", *session.posargs]
+    session.run(*command, external=True, env=threads)
 
 
 @nox.session
