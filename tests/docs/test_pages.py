@@ -9,13 +9,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from projects import forget_projects, install_project, project_path
 from snippets import Snippet, commands, extract
 
 if sys.version_info >= (3, 11):
@@ -34,15 +35,22 @@ every_page = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture
+def tried(workspace: Path) -> Iterator[Path]:
+    """The directory of a page; what the page installed from it is forgotten afterwards."""
+    yield workspace
+    forget_projects(workspace)
+
+
 @every_page
-def test_blocks(page: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks(page: Path, tried: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order, in one directory and one Python namespace a page."""
-    monkeypatch.chdir(workspace)
+    monkeypatch.chdir(tried)
     namespace: dict[str, Any] = {"__name__": f"page_{page.stem}"}
     for snippet in extract(page):
         if snippet.language in SHELL:
             for command in commands(snippet):
-                check_command(snippet, command)
+                check_command(snippet, command, monkeypatch)
         elif snippet.language in {"python", "setup"}:
             execute(snippet, namespace)
         elif snippet.language in PARSERS:
@@ -67,15 +75,19 @@ def execute(snippet: Snippet, namespace: dict[str, Any]) -> None:
     exec(code, namespace)
 
 
-def check_command(snippet: Snippet, words: list[str]) -> None:
+def check_command(snippet: Snippet, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Run what is ours; of what would install or clone, check that it names what exists."""
     program = words[0]
     if program == "voicehub":
         run_voicehub(snippet, words[1:])
+    elif program == "pytest":
+        run_program(snippet, [sys.executable, "-m", *words])
     elif words[:4] == ["python", "-m", "pip", "install"]:
-        check_requirements(snippet, words[4:])
+        install(snippet, words[4:], monkeypatch)
     elif words[:2] == ["pip", "install"]:
-        check_requirements(snippet, words[2:])
+        install(snippet, words[2:], monkeypatch)
+    elif words[:3] == ["python", "-m", "build"]:
+        assert (Path(words[3]) / "pyproject.toml").is_file(), f"{snippet.where}: {words[3]}"
     elif words[:3] == ["python", "-m", "nox"]:
         check_nox(snippet, words[3:])
     elif program == "python" and words[1].endswith(".py"):
@@ -88,18 +100,24 @@ def check_command(snippet: Snippet, words: list[str]) -> None:
 def run_voicehub(snippet: Snippet, arguments: list[str]) -> None:
     takes_extra = arguments[0] == "train" or arguments[:2] == ["data", "synthesize"]
     call = [*arguments, *(snippet.extra if takes_extra else ())]
-    program = Path(sys.executable).parent / "voicehub"
-    result = subprocess.run(
-        [str(program), *call],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    run_program(snippet, [str(Path(sys.executable).parent / "voicehub"), *call])
+
+
+def run_program(snippet: Snippet, command: list[str]) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert result.returncode == 0, (
-        f"{snippet.where}: voicehub {' '.join(call)} ended with {result.returncode}:\n"
+        f"{snippet.where}: {' '.join(command)} ended with {result.returncode}:\n"
         f"{(result.stdout + result.stderr)[-3000:]}"
     )
+
+
+def install(snippet: Snippet, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a directory, make its package importable; of requirements, look whether they exist."""
+    paths = [path for word in words if (path := project_path(word)) is not None]
+    for path in paths:
+        install_project(path, monkeypatch)
+    check_requirements(snippet, [word for word in words if project_path(word) is None])
 
 
 def check_requirements(snippet: Snippet, words: list[str]) -> None:
