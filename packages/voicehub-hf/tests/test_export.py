@@ -102,12 +102,12 @@ def train_adapters(model):
     """Leave on a model all that a training run with adapters does."""
     disable_native_spec_augment(model)
     disable_layer_drop(model)
-    adapted = add_lora(model, rank=2)
+    adapted = add_lora(model, rank=2, alpha=2)
     HiddenStateMasking(adapted)
     generator = torch.Generator().manual_seed(1)
     for name, parameter in adapted.named_parameters():
         if parameter.requires_grad and "mask" not in name:
-            scale = 0.1 if ".lora_" in name else 0.001
+            scale = 0.05 if ".lora_" in name else 0.001
             parameter.data.add_(torch.randn(parameter.shape, generator=generator) * scale)
     return adapted
 

@@ -75,6 +75,20 @@ def test_every_adapter_and_the_head_get_a_gradient(adapted, draw_waveforms):
             assert parameter.grad is None, name
 
 
+def test_the_seed_decides_the_first_values(load, model_type):
+    state = torch.random.get_rng_state()
+    drawn = []
+    for seed in (1, 1, 2):
+        adapted = add_lora(load(model_type)[0], rank=2, seed=seed)
+        drawn.append({n: p for n, p in adapted.named_parameters() if ".lora_A" in n})
+    assert torch.equal(torch.random.get_rng_state(), state)
+    first, same, other = drawn
+    assert first
+    for name, value in first.items():
+        assert torch.equal(value, same[name])
+        assert not torch.equal(value, other[name])
+
+
 def test_adapters_change_the_output(adapted, draw_waveforms):
     model, processor = adapted
     waves = draw_waveforms(5000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import torch
 from torch import nn
 
 from voicehub.errors import ConfigurationError
@@ -23,6 +24,7 @@ def add_lora(
     target_modules: Sequence[str] | str | None = None,
     *,
     train_head: bool = True,
+    seed: int = 0,
 ) -> PeftModel:
     """Freeze ``model`` and put adapters on its linear layers.
 
@@ -39,6 +41,7 @@ def add_lora(
         target_modules: Suffixes of module names, a regular expression over whole names, or
             ``"all-linear"``; the query and value projections by default.
         train_head: Train the CTC head too, and save it with the adapters.
+        seed: Of the adapters' first values. torch's global random state stays as it was.
 
     Raises:
         ConfigurationError: No module matches, or a setting is out of range; for no match the
@@ -63,7 +66,9 @@ def add_lora(
         modules_to_save=[encoder.head_name] if train_head else None,
     )
     _check_targets(model, config, encoder.head_name)
-    adapted = get_peft_model(cast(Any, model), config)
+    with torch.random.fork_rng(devices=()):
+        torch.manual_seed(seed)
+        adapted = get_peft_model(cast(Any, model), config)
     call_attention_projections(adapted)
     return adapted
 
