@@ -114,5 +114,5 @@ def test_assignment_is_checked_too() -> None:
 
 
 def test_warmup_from_a_ratio() -> None:
-    assert TrainingArguments(warmup_ratio=0.1).get_warmup_steps(105) == 11
+    assert TrainingArguments(warmup_ratio=0.1).get_warmup_steps(105) == 10
     assert TrainingArguments(warmup_steps=7).get_warmup_steps(105) == 7

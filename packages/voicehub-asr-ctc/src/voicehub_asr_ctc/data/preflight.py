@@ -9,7 +9,7 @@ from voicehub.adapters.experiment import SplitReport
 from voicehub.errors import DataError
 from voicehub_asr_ctc.config import CTCDataConfig
 from voicehub_asr_ctc.data.coverage import Coverage, explain
-from voicehub_asr_ctc.data.splits import SplitRows
+from voicehub_asr_ctc.data.splits import SplitRows, dropped_notes
 from voicehub_asr_ctc.data.transcripts import TranscriptNormalizer
 from voicehub_asr_ctc.decoding.forced import minimum_frames
 from voicehub_asr_ctc.front_ends.base import FrontEnd
@@ -85,8 +85,12 @@ def label_split(
     kept = range(len(split.rows))
     if split.training:
         kept = [i for i in kept if reasons[i] is None]  # type: ignore[assignment]
-        for reason in filter(None, reasons):
-            dropped[reason] = dropped.get(reason, 0) + 1
+        by_reason: dict[str, list[ManifestRow]] = {}
+        for row, reason in zip(split.rows, reasons, strict=True):
+            if reason is not None:
+                by_reason.setdefault(reason, []).append(row)
+        notes += dropped_notes(by_reason)
+        dropped.update({reason: len(rows) for reason, rows in by_reason.items()})
     rows = [split.rows[i] for i in kept]
     if not rows:
         raise DataError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -87,8 +87,18 @@ def read_split(
     split.rows = list(fill_durations(manifest.with_rows(split.rows), workers=config.workers).rows)
     filtered = filter_split(split.rows, config.filters, training=training, name=f"split {name!r}")
     split.dropped.update(filtered.counts)
+    split.notes += dropped_notes(filtered.dropped)
     split.rows = filtered.kept
     return split
+
+
+def dropped_notes(dropped: Mapping[str, Sequence[ManifestRow]]) -> list[str]:
+    """The first row that was dropped for each reason, and how many more were."""
+    notes = []
+    for reason, rows in dropped.items():
+        more = f", and {len(rows) - 1:,} more" if len(rows) > 1 else ""
+        notes.append(f"dropped: {rows[0].location}: {reason}{more}")
+    return notes
 
 
 def _apply_check(split: SplitRows, config: CTCDataConfig, sample_rate: int) -> None:

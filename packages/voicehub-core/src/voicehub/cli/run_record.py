@@ -35,6 +35,7 @@ def build_record(
     files: Sequence[Path],
     config: Mapping[str, Any],
     experiment: Mapping[str, Any],
+    data: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
     """The record of a run that starts now.
 
@@ -44,6 +45,7 @@ def build_record(
         files: the YAML files that took part, the weakest first.
         config: the resolved configuration.
         experiment: what the family adds: digests of manifests, model revision, adapter's code.
+        data: rows kept and dropped, by split.
     """
     ours, libraries = installed_versions()
     return {
@@ -55,6 +57,7 @@ def build_record(
         "files": [str(path) for path in files],
         "config": hide_credentials(config),
         "experiment": jsonable(experiment),
+        "data": jsonable(data),
         "packages": ours,
         "libraries": libraries,
         "python": platform.python_version(),

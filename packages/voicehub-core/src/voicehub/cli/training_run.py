@@ -148,6 +148,7 @@ class _StartOfRun(TrainerCallback):
             files=[source.path for source in request.composition.sources],
             config=request.values,
             experiment={"adapter": code_digest(type(adapter)), **self.experiment.record},
+            data=[dataclasses.asdict(split) for split in self.experiment.data_report],
         )
         write_record(
             request.run_directory,

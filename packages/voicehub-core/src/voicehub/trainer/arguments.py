@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -297,7 +296,7 @@ class TrainingArguments:
         """Warm-up in updates for a route of ``num_training_steps`` updates."""
         if self.warmup_steps:
             return self.warmup_steps
-        return math.ceil(num_training_steps * self.warmup_ratio)
+        return int(num_training_steps * self.warmup_ratio)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as JSON values."""

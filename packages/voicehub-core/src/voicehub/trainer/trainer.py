@@ -290,6 +290,8 @@ class Trainer:
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         require_dataset(dataset, "eval_dataset")
         splits = dataset if isinstance(dataset, Mapping) else {"": dataset}
+        if set(splits) == {metric_key_prefix}:  # eval_eval_loss would say nothing more
+            splits = {"": splits[metric_key_prefix]}
         metrics: dict[str, float] = {}
         if self.args.eval_weights != "ema":
             metrics.update(self._evaluate_with("raw", splits, metric_key_prefix))
