@@ -123,6 +123,13 @@ def test_artifacts_hold_either_and_say_which(toy: Any) -> None:
     assert json.loads((raw / "training_recipe.json").read_text())["weights"] == "raw"
 
 
+def test_the_end_of_a_run_keeps_both(toy: Any) -> None:
+    trainer = toy.run(**EMA)
+    final = trainer.save_final_model()
+    averaged = load_file(final.with_name("final-model-ema") / "model.safetensors")
+    assert all(torch.equal(value, shadows(trainer)[name]) for name, value in averaged.items())
+
+
 def test_averages_of_a_checkpoint_as_a_warm_start(toy: Any) -> None:
     trainer = toy.run(**EMA)
     torch.manual_seed(5)

@@ -365,10 +365,15 @@ class Trainer:
         return {"weights": weights, "ema": {**ema.describe(), "updates": ema.updates}}
 
     def save_final_model(self) -> Path:
-        """``final-model/`` of these weights: written once, however many ask for it."""
+        """``final-model/`` of these weights: written once, however many ask for it.
+
+        With averaged weights ``final-model-ema/`` beside it holds those.
+        """
         step = self.state.global_step
         if self._final_model is None or self._final_model[0] != step:
             self._final_model = (step, self.save_model())
+            if self.averaging is not None:
+                self.save_model(self.run_dir / "final-model-ema", weights="ema")
         return self._final_model[1]
 
     def load_weights(self, checkpoint: str | Path, *, weights: Weights = "raw") -> None:
