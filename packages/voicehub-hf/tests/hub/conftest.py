@@ -138,7 +138,9 @@ class Handler(BaseHTTPRequestHandler):
         with hub.lock:
             hub.concurrent -= 1
         if status != 200:
-            self.answer({"error": "the hub is not well"}, status)
+            # As careless as a server can be.
+            said = f"not well, for one with {self.headers.get('Authorization')}"
+            self.answer({"error": said}, status)
             return
         header, *operations = (json.loads(line) for line in data.splitlines())
         files = {}
