@@ -125,6 +125,13 @@ def test_rules_that_cannot_hold_are_refused_before_training(
         toy.run(model=model(), max_steps=1, freeze=rules)
 
 
+def test_a_misspelt_key_of_a_rule_names_the_nearest(toy: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"freeze\.0\.untl_step'.*'until_step'"):
+        toy.arguments(freeze=[{"pattern": "encoder", "untl_step": 3}])
+    with pytest.raises(ConfigurationError, match=r"param_groups\.0\.lr_scal'.*'lr_scale'"):
+        toy.arguments(param_groups=[{"pattern": "encoder", "lr_scal": 0.1}])
+
+
 def test_a_rule_for_one_phase_holds_in_that_phase_alone(toy: Any) -> None:
     from voicehub.adapters.base import TrainingAdapter
     from voicehub.specs.model import ModelTrainingSpec

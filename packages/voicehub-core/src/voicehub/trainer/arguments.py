@@ -24,6 +24,10 @@ from voicehub.trainer.validation import explain_validation_error
 
 IntervalStrategy = Literal["no", "steps", "epoch"]
 _T = TypeVar("_T")
+_SECTIONS = {
+    name: [field.name for field in dataclasses.fields(rule)]
+    for name, rule in (("freeze", FreezeRule), ("param_groups", ParamGroupRule))
+}
 
 # Names that users of other trainers write, and what to do here instead.
 NOT_SETTINGS = {
@@ -59,7 +63,7 @@ def _named_errors(cls: type[_T]) -> type[_T]:
             names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
             names += reporters.ALIASES
             raise ConfigurationError(
-                explain_validation_error(error, names, "TrainingArguments")
+                explain_validation_error(error, names, "TrainingArguments", _SECTIONS)
             ) from None
 
     cls.__init__ = __init__  # type: ignore[method-assign]

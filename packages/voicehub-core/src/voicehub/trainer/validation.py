@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from voicehub.suggest import did_you_mean
@@ -25,10 +25,22 @@ def explain_detail(detail: ErrorDetails, known: Iterable[str]) -> str:
     return f"'{key}': {message} (got {detail['input']!r})"
 
 
-def explain_validation_error(error: ValidationError, known: Iterable[str], owner: str) -> str:
-    """Several lines, one per problem, headed by the name of what was being validated."""
-    names = list(known)
-    lines = [explain_detail(detail, names) for detail in error.errors(include_url=False)]
+def explain_validation_error(
+    error: ValidationError,
+    known: Iterable[str],
+    owner: str,
+    sections: Mapping[str, Iterable[str]] | None = None,
+) -> str:
+    """Several lines, one per problem, headed by the name of what was being validated.
+
+    ``sections`` are the valid keys below those keys that hold further ones.
+    """
+    names, below = list(known), dict(sections or {})
+    lines = []
+    for detail in error.errors(include_url=False):
+        path = detail["loc"]
+        valid = below.get(str(path[0]), names) if len(path) > 1 else names
+        lines.append(explain_detail(detail, valid))
     if len(lines) == 1:
         return f"{owner}: {lines[0]}"
     return f"{owner}: {len(lines)} problems\n" + "\n".join(f"  - {line}" for line in lines)
