@@ -120,6 +120,8 @@ def cast_floats(value: Any, dtype: torch.dtype) -> Any:
         return value.to(dtype) if value.is_floating_point() else value
     if isinstance(value, dict):
         return {key: cast_floats(item, dtype) for key, item in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(cast_floats(item, dtype) for item in value)
     if isinstance(value, (list, tuple)):
         return type(value)(cast_floats(item, dtype) for item in value)
     return value
