@@ -158,6 +158,7 @@ def _described(config: CTCRunConfig, tokenizer: CTCTokenizer | None) -> Transfor
         model_type=config.model_type,
         metric_normalizer=config.data.metric_normalizer,
         uses_masks=config.data.augment.spec_augment is not None,
+        seed=config.training.seed,
     )
 
 

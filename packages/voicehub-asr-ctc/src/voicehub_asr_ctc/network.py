@@ -105,7 +105,7 @@ class AttentionBlock(nn.Module):
         mask = valid[:, None, None, :, 0] > 0
         h = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         x = x + self.dropout(self.out(h.transpose(1, 2).reshape(batch, frames, width)))
-        h = self.feed_out(self.dropout(functional.silu(self.feed_in(self.feed_norm(x)))))
+        h = self.feed_out(functional.silu(self.feed_in(self.feed_norm(x))))
         out: Tensor = x + self.dropout(h)
         return out
 

@@ -17,7 +17,7 @@ from voicehub_asr_ctc.front_ends.pretrained import PretrainedFrontEnd
 from voicehub_asr_ctc.recogniser import CTCRecogniser
 from voicehub_asr_ctc.tokenizers import CTCTokenizer, load_tokenizer, save_tokenizer
 from voicehub_asr_ctc.tokenizers.pretrained import PretrainedTokenizer
-from voicehub_hf.encoders import base_encoder, ctc_head, padding_sensitive
+from voicehub_hf.encoders import base_encoder, padding_sensitive
 from voicehub_hf.export import export_ctc
 from voicehub_hf.freezing import encoder_parameters, freeze_encoder, freeze_feature_encoder
 from voicehub_hf.loading import CheckpointParts, load_checkpoint, read_checkpoint_parts
@@ -47,6 +47,7 @@ class TransformersCTC(CTCRecogniser):
         self.uses_masks = False
         self.masking: HiddenStateMasking | None = None
         self.new_parameters: tuple[str, ...] = ()
+        self.seed = 0
         self._local = local_files_only
         self._parts: CheckpointParts | None = None
         self._tokenizer: CTCTokenizer | None = None
@@ -67,6 +68,7 @@ class TransformersCTC(CTCRecogniser):
         model_type: str,
         metric_normalizer: str = "basic",
         uses_masks: bool = False,
+        seed: int = 0,
         device: str = "cpu",
     ) -> TransformersCTC:
         """Build a lazy wrapper to fine-tune a checkpoint.
@@ -77,6 +79,7 @@ class TransformersCTC(CTCRecogniser):
             model_type: of ours.
             metric_normalizer: applied before errors are counted.
             uses_masks: batches will bring masks over hidden states.
+            seed: of a new output layer.
             device: where weights load.
         """
         model = cls(
@@ -89,6 +92,7 @@ class TransformersCTC(CTCRecogniser):
         model.config = config
         model.metric_normalizer = metric_normalizer
         model.uses_masks = uses_masks
+        model.seed = seed
         if not isinstance(config.tokenizer, CheckpointTokenizerConfig):
             model._tokenizer = tokenizer
         return model
@@ -166,12 +170,10 @@ class TransformersCTC(CTCRecogniser):
             local_files_only=self._local or None,
             model_type=self.model_type,
             config_overrides=None if self.config is None else self.config.dropouts,
+            seed=self.seed,
             **sizes,
         )
         model = loaded.model
-        if new_head and not any(_is_head(model, name) for name in loaded.new_parameters):
-            # Of the same size by chance, but its outputs stand for other tokens.
-            model._init_weights(ctc_head(model))
         self.new_parameters = loaded.new_parameters
         self.model = model.to(self.device)
         if self.is_training_load:
@@ -232,7 +234,3 @@ class TransformersCTC(CTCRecogniser):
         processor = build_processor(parts.encoder.model_type, parts.feature_extractor, tokenizer)
         export_ctc(self.network, processor, directory)
 
-
-def _is_head(model: Any, name: str) -> bool:
-    head = {id(parameter) for parameter in ctc_head(model).parameters()}
-    return any(name == n and id(p) in head for n, p in model.named_parameters())

@@ -13,12 +13,7 @@ from voicehub.errors import ConfigurationError
 from voicehub_asr_ctc.front_ends.base import FrontEnd, Prepared, pad_rows
 from voicehub_hf.encoders import ctc_encoder
 from voicehub_hf.features import feature_extractor_of, minimum_samples
-from voicehub_hf.lengths import (
-    convolved_lengths,
-    downsampling,
-    output_lengths,
-    time_convolutions,
-)
+from voicehub_hf.lengths import downsampling, hidden_lengths, output_lengths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -90,10 +85,7 @@ class PretrainedFrontEnd(FrontEnd):
 
     def hidden_frames(self, rows: int) -> int:
         """Frames behind the front end and before a subsampling adapter, where masks lie."""
-        if self.masks == "features":
-            return output_lengths(self.config, rows)
-        stack = time_convolutions(self.config)[: len(self.config.conv_kernel)]
-        return convolved_lengths(stack, rows)
+        return hidden_lengths(self.config, rows)
 
     def batch(self, items: Sequence[Prepared]) -> dict[str, Any]:
         padded = pad_rows(items, float(self.extractor.padding_value))
