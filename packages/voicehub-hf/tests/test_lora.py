@@ -151,7 +151,7 @@ def test_other_targets(load, draw_waveforms, model_type):
     model, processor = load(model_type)
     suffixes = linear_module_suffixes(model)
     assert set(ctc_encoder(model).lora_targets) < set(suffixes)
-    adapted = add_lora(model, rank=2, target_modules="all-linear", train_head=False).eval()
+    adapted = add_lora(model, rank=2, alpha=4, target_modules="all-linear", train_head=False).eval()
     randomise_adapters(adapted)
     found = {
         name.split(".lora_A")[0].rsplit(".", 1)[-1]

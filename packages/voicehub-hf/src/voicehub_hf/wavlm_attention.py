@@ -43,6 +43,7 @@ def _self_attention(
     hidden_states: torch.Tensor,
     attention_mask: torch.Tensor | None,
     gated_position_bias: torch.Tensor,
+    *_: Any,
 ) -> tuple[torch.Tensor, None]:
     """Scaled dot-product attention with an additive bias.
 
@@ -50,6 +51,7 @@ def _self_attention(
         hidden_states: (B, T, H).
         attention_mask: (B, T), 1 for valid frames, or ``None``.
         gated_position_bias: (B * heads, T, T), added to the scores.
+        _: early 5.x versions of transformers say here whether they want the weights.
     """
     batch, frames, _ = hidden_states.shape
 
