@@ -76,6 +76,7 @@ def test_a_writer_of_the_user_stays_open(report_run: Any, tmp_path: Path) -> Non
     assert not (tmp_path / "run" / "tensorboard").exists()
     writer.add_scalar("mine", 1.0, 5)
     writer.close()
+    assert len(list((tmp_path / "mine").iterdir())) == 1  # a closed writer would start another
     events = read(tmp_path / "mine")
     assert losses(events, "mine") == {5: 1.0} and len(events.Scalars("train/loss")) == 4
 
