@@ -36,7 +36,6 @@ class MelDenoiser(nn.Module):
             clean: The target, as ``noisy``.
         """
         padding = ~mask[:, :, None]
-        noisy = noisy.masked_fill(padding, 0.0)
         hidden = self.enter(noisy)
         for norm, convolution in zip(self.norms, self.convolutions, strict=True):
             # Zero before every convolution: it must not see beyond the end of a clip.

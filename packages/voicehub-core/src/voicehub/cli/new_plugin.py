@@ -33,8 +33,10 @@ def new_plugin(
     directory = output or Path(name)
     files = write_plugin(name, directory, license_=license_)
     lines = [f"wrote {len(files)} files in {directory}", "", "Next:"]
+    # With a slash in front: without one, pip would look for a project of that name on its index.
+    place = directory if directory.is_absolute() else f"./{directory.as_posix()}"
     lines += [
-        f"  pip install -e '{directory}[test]'",
+        f"  pip install -e '{place}[test]'",
         f"  voicehub train {name}/tiny",
         f"  pytest {directory}",
     ]
