@@ -121,7 +121,7 @@ MUTATIONS = (
     M("D6", "trainer/feed.py", "    if callable(own):", "    if False:"),
     M("D6", "trainer/feed.py", "    if explicit is not None:", "    if False:"),
     M("D6", "adapters/base.py", "if self._prepare_hook is not None:", "if False:"),
-    M("R1", "specs/phase.py", "if self.frequency <= 0:", "if False:"),
+    M("R1", "specs/phase.py", "if not 0 <= self.offset < self.frequency:", "if False:"),
     M("R1", "specs/phase.py", "if not math.isfinite(weight):", "if False:"),
     M(
         "R2",

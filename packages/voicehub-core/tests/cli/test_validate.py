@@ -161,3 +161,17 @@ def test_a_setting_of_another_trainer_says_what_to_do_here(work: Path) -> None:
     message = str(problem("training.do_train=true"))
     assert "unknown key 'training.do_train'" in message
     assert "call trainer.train()" in message
+
+
+def test_rules_of_freezing_and_groups_on_the_command_line(work: Path) -> None:
+    overrides = [
+        "data.train=x",
+        "training.freeze=[encoder,{pattern:head.bias,until_step:5}]",
+        "training.param_groups=[{pattern:head,lr_scale:0.1}]",
+    ]
+    _, config = validate_run(compose_preset("toy/tiny", overrides))
+    first, second = config.training.freeze
+    assert first.is_permanent and (second.pattern, second.until_step) == ("head.bias", 5)
+    assert config.training.param_groups[0].lr_scale == 0.1
+    error = problem("training.param_groups=[{pattern:head,lr_scal:0.1}]")
+    assert "lr_scal" in str(error) and "lr_scale" in str(error)
