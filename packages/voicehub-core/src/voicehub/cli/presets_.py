@@ -44,7 +44,7 @@ def presets(
     lines = [table(("preset", "what it is"), rows) if rows else "No presets are installed."]
     lines += [f"broken: {reason}" for reason in broken.values()]
     if rows:
-        lines.append(f"\nTrain one: voicehub train {rows[0][0]} data.train=MANIFEST")
+        lines.append(f"\nTrain one: voicehub train {rows[0][0]} [KEY=VALUE ...]")
     result = {
         "presets": [
             {"name": preset.name, "summary": preset.summary(), "path": preset.path}
