@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 from pathlib import Path
 
 from voicehub.checkpoints.layout import checkpoint_step, is_staging_name, staging_name
 from voicehub.checkpoints.owner import is_abandoned, read_owner
+
+logger = logging.getLogger(__name__)
 
 
 def remove_litter(run_dir: str | os.PathLike[str], run_id: str | None = None) -> list[Path]:
@@ -25,8 +28,12 @@ def remove_litter(run_dir: str | os.PathLike[str], run_id: str | None = None) ->
         if not is_staging_name(path.name) or path.is_symlink() or not path.is_dir():
             continue
         if is_abandoned(read_owner(path), run_id):
-            shutil.rmtree(path)
-            removed.append(path)
+            try:
+                shutil.rmtree(path)
+            except OSError as error:
+                logger.warning("%s, left by a killed process, cannot be removed: %s.", path, error)
+            else:
+                removed.append(path)
     return removed
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 from voicehub.checkpoints.layout import MANIFEST_FILE, list_checkpoints
 from voicehub.checkpoints.litter import discard_checkpoint
 from voicehub.checkpoints.strict_json import parse_json
+
+logger = logging.getLogger(__name__)
 
 
 def rotate(
@@ -21,7 +24,8 @@ def rotate(
 
     Only complete checkpoints whose manifest carries ``run_id`` are counted or touched. The newest
     and those in ``protect`` (names or paths; the best one, the one just written) always stay, so
-    that more than ``limit`` may remain. Call it after the new checkpoint is complete.
+    that more than ``limit`` may remain. Call it after the new checkpoint is complete. One that
+    cannot be deleted stays, with a warning: the training has no reason to end for that.
 
     Args:
         run_dir: the run directory.
@@ -39,10 +43,18 @@ def rotate(
     for path in mine:
         if len(mine) - len(deleted) <= max(limit, 1):
             break
-        if path.name not in kept:
-            discard_checkpoint(path)
+        if path.name not in kept and _discard(path):
             deleted.append(path)
     return deleted
+
+
+def _discard(path: Path) -> bool:
+    try:
+        discard_checkpoint(path)
+    except OSError as error:
+        logger.warning("The old checkpoint %s could not be deleted: %s.", path, error)
+        return not path.exists()  # begun all the same; the next start removes the rest
+    return True
 
 
 def checkpoint_run_id(path: Path) -> str | None:

@@ -86,4 +86,4 @@ def _header(tensors: list[tuple[str, torch.Tensor]]) -> bytes:
 def _bytes_of(tensor: torch.Tensor) -> memoryview:
     """Return the memory of a contiguous tensor; nothing is copied."""
     plain = tensor.resolve_conj().resolve_neg().reshape(-1)
-    return memoryview(plain.view(torch.uint8).numpy())
+    return plain.view(torch.uint8).numpy().data

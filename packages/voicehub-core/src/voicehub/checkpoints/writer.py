@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -170,9 +170,11 @@ def _publish(staging: Path, target: Path, step: int, run_id: str) -> None:
             old.rename(target)
         raise
     sync_directory(target.parent)
-    (target / OWNER_FILE).unlink()
+    # The checkpoint is complete: what cannot be tidied up now harms nobody.
+    with suppress(OSError):
+        (target / OWNER_FILE).unlink()
     if old is not None and is_ours:
-        shutil.rmtree(old)
+        remove_staging(old)
 
 
 def _looks_like_checkpoint(path: Path) -> bool:

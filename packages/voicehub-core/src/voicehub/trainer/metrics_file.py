@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -99,8 +98,8 @@ def _line(row: Mapping[str, Any]) -> str:
 
 
 def _replace_text(path: Path, text: str) -> None:
-    """Replaced in one move, so that a crash here loses nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Replaced in one move, so that a crash here loses nothing; what it leaves is used next."""
+    temporary = path.with_name(f".{path.name}.new")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.checkpoints.layout import checkpoint_name, list_checkpoints
+from voicehub.checkpoints.litter import discard_checkpoint
 from voicehub.checkpoints.random_state import capture_random_state
 from voicehub.checkpoints.rotation import rotate
 from voicehub.checkpoints.snapshot import CheckpointPayload, SnapshotBuffers, snapshot
@@ -172,12 +173,12 @@ def prepare_run_directory(run_dir: Path, *, resuming: bool, overwrite: bool) -> 
                 "output_dir, or set overwrite_output_dir=True to delete them."
             )
         for checkpoint in existing:
-            shutil.rmtree(checkpoint)
+            discard_checkpoint(checkpoint)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
-        probe = run_dir / f".write-test-{uuid.uuid4().hex}"
+        probe = run_dir / ".write-test"  # one name, so that a killed start leaves no litter
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)
     except OSError as error:
         raise CheckpointError(
             f"The run directory '{run_dir}' cannot be written: {error.strerror}. Choose another "

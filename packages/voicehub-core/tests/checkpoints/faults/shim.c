@@ -6,8 +6,8 @@
  *   error > 0   the operation fails with this errno; a write first writes half of its bytes
  *   error == 0  the process is killed there and then, a write half done
  *
- * With sticky set every later operation of these kinds fails as well, as on a disk that is full:
- * what needs no room (fsync, rename, unlink) goes on. Counting is atomic: writers may be threads.
+ * Once it has struck, every operation of the kinds in `afterwards` fails as well, as on a disk that
+ * is full and stays so. Counting is atomic: writers may be threads.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -27,18 +27,18 @@
 
 enum { OPEN = 1, WRITE = 2, FSYNC = 4, RENAME = 8, MKDIR = 16, UNLINK = 32 };
 
-static int armed_kinds, armed_error, armed_sticky;
+static int armed_kinds, armed_error, armed_afterwards;
 static long armed_at;
 static atomic_long seen;
 static atomic_int struck;
 
-void fault_arm(int kinds, long at, int error, int sticky) {
-    armed_at = at, armed_error = error, armed_sticky = sticky;
+void fault_arm(int kinds, long at, int error, int afterwards) {
+    armed_at = at, armed_error = error, armed_afterwards = afterwards;
     atomic_store(&seen, 0), atomic_store(&struck, 0);
     armed_kinds = kinds;
 }
 
-void fault_disarm(void) { armed_kinds = 0; }
+void fault_disarm(void) { armed_kinds = armed_afterwards = 0; }
 long fault_seen(void) { return atomic_load(&seen); }
 int fault_struck(void) { return atomic_load(&struck); }
 
@@ -73,10 +73,12 @@ static int watched_file(int file) {
     return below(path);
 }
 
+static int is_armed(int kind) { return (armed_kinds | armed_afterwards) & kind; }
+
 /* 1 if this operation is to fail; the caller has checked that it is watched. */
 static int strikes(int kind) {
+    if (atomic_load(&struck) && armed_afterwards & kind) return 1;
     if (!(armed_kinds & kind)) return 0;
-    if (atomic_load(&struck) && armed_sticky) return 1;
     if (atomic_fetch_add(&seen, 1) + 1 != armed_at) return 0;
     atomic_store(&struck, 1);
     return 1;
@@ -103,7 +105,7 @@ static int makes(int flags) { return (flags & O_CREAT) || (flags & O_ACCMODE) !=
             mode = va_arg(rest, mode_t);                                                          \
             va_end(rest);                                                                         \
         }                                                                                         \
-        if (makes(flags) && watched_path(directory, path) && strikes(OPEN)) return fail();        \
+        if (is_armed(OPEN) && makes(flags) && watched_path(directory, path) && strikes(OPEN)) return fail();        \
         return call;                                                                              \
     }
 
@@ -117,7 +119,7 @@ OPENER(openat64, (int at, const char *path, int flags, ...), at,
 
 ssize_t write(int file, const void *data, size_t size) {
     int before = atomic_load(&struck);
-    if (armed_kinds & WRITE && watched_file(file) && strikes(WRITE)) {
+    if (is_armed(WRITE) && watched_file(file) && strikes(WRITE)) {
         ssize_t done = before ? 0 : REAL(write)(file, data, size / 2);
         (void)done;
         return fail();
@@ -128,7 +130,7 @@ ssize_t write(int file, const void *data, size_t size) {
 #define POSITIONED(name, offset_type)                                                             \
     ssize_t name(int file, const void *data, size_t size, offset_type offset) {                   \
         int before = atomic_load(&struck);                                                        \
-        if (armed_kinds & WRITE && watched_file(file) && strikes(WRITE)) {                        \
+        if (is_armed(WRITE) && watched_file(file) && strikes(WRITE)) {                        \
             ssize_t done = before ? 0 : REAL(name)(file, data, size / 2, offset);                 \
             (void)done;                                                                           \
             return fail();                                                                        \
@@ -140,14 +142,14 @@ POSITIONED(pwrite, off_t)
 POSITIONED(pwrite64, off64_t)
 
 ssize_t writev(int file, const struct iovec *parts, int count) {
-    if (armed_kinds & WRITE && watched_file(file) && strikes(WRITE)) return fail();
+    if (is_armed(WRITE) && watched_file(file) && strikes(WRITE)) return fail();
     return REAL(writev)(file, parts, count);
 }
 
 /* safetensors reserves room before it writes. */
 #define RESERVER(name, offset_type)                                                               \
     int name(int file, offset_type length) {                                                      \
-        if (armed_kinds & WRITE && watched_file(file) && strikes(WRITE)) return fail();           \
+        if (is_armed(WRITE) && watched_file(file) && strikes(WRITE)) return fail();           \
         return REAL(name)(file, length);                                                          \
     }
 
@@ -158,7 +160,7 @@ RESERVER(ftruncate64, off64_t)
 
 #define SYNCER(name)                                                                              \
     int name(int file) {                                                                          \
-        if (armed_kinds & FSYNC && watched_file(file) && strikes(FSYNC)) return fail();           \
+        if (is_armed(FSYNC) && watched_file(file) && strikes(FSYNC)) return fail();           \
         return REAL(name)(file);                                                                  \
     }
 
@@ -166,41 +168,41 @@ SYNCER(fsync)
 SYNCER(fdatasync)
 
 int rename(const char *from, const char *to) {
-    if (watched_path(AT_FDCWD, to) && strikes(RENAME)) return fail();
+    if (is_armed(RENAME) && watched_path(AT_FDCWD, to) && strikes(RENAME)) return fail();
     return REAL(rename)(from, to);
 }
 
 int renameat(int from_at, const char *from, int to_at, const char *to) {
-    if (watched_path(to_at, to) && strikes(RENAME)) return fail();
+    if (is_armed(RENAME) && watched_path(to_at, to) && strikes(RENAME)) return fail();
     return REAL(renameat)(from_at, from, to_at, to);
 }
 
 int renameat2(int from_at, const char *from, int to_at, const char *to, unsigned flags) {
-    if (watched_path(to_at, to) && strikes(RENAME)) return fail();
+    if (is_armed(RENAME) && watched_path(to_at, to) && strikes(RENAME)) return fail();
     return REAL(renameat2)(from_at, from, to_at, to, flags);
 }
 
 int mkdir(const char *path, mode_t mode) {
-    if (watched_path(AT_FDCWD, path) && strikes(MKDIR)) return fail();
+    if (is_armed(MKDIR) && watched_path(AT_FDCWD, path) && strikes(MKDIR)) return fail();
     return REAL(mkdir)(path, mode);
 }
 
 int mkdirat(int at, const char *path, mode_t mode) {
-    if (watched_path(at, path) && strikes(MKDIR)) return fail();
+    if (is_armed(MKDIR) && watched_path(at, path) && strikes(MKDIR)) return fail();
     return REAL(mkdirat)(at, path, mode);
 }
 
 int unlink(const char *path) {
-    if (watched_path(AT_FDCWD, path) && strikes(UNLINK)) return fail();
+    if (is_armed(UNLINK) && watched_path(AT_FDCWD, path) && strikes(UNLINK)) return fail();
     return REAL(unlink)(path);
 }
 
 int unlinkat(int at, const char *path, int flags) {
-    if (watched_path(at, path) && strikes(UNLINK)) return fail();
+    if (is_armed(UNLINK) && watched_path(at, path) && strikes(UNLINK)) return fail();
     return REAL(unlinkat)(at, path, flags);
 }
 
 int rmdir(const char *path) {
-    if (watched_path(AT_FDCWD, path) && strikes(UNLINK)) return fail();
+    if (is_armed(UNLINK) && watched_path(AT_FDCWD, path) && strikes(UNLINK)) return fail();
     return REAL(rmdir)(path);
 }
