@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from voicehub.cli import (
     checkpoint,
+    debug,
     doctor,
     eval_,
     new_plugin,
@@ -126,6 +127,7 @@ app.command("train")(train.train)
 app.command("eval")(eval_.evaluate)
 app.command("transcribe")(transcribe.transcribe)
 app.add_typer(checkpoint.app, name="checkpoint")
+app.add_typer(debug.app, name="debug")
 app.command("presets")(presets_.presets)
 app.command("plugins")(plugins_.plugins)
 app.command("new-plugin")(new_plugin.new_plugin)

@@ -59,7 +59,7 @@ def run_training(request: RunRequest) -> RunSummary:
 
 def _run(request: RunRequest, resume: bool | str | None) -> RunSummary:
     check_reporters(request.config.training)
-    experiment = _build_experiment(request)
+    experiment = build_experiment(request)
     if experiment.data_report:
         say(data_table(experiment.data_report), json_mode=request.json_mode)
     stop = StopOnInterrupt()
@@ -78,7 +78,13 @@ def _run(request: RunRequest, resume: bool | str | None) -> RunSummary:
     return _finish(request, experiment, trainer, output, start)
 
 
-def _build_experiment(request: RunRequest) -> Experiment:
+def build_experiment(request: RunRequest) -> Experiment:
+    """What the family makes of the configuration.
+
+    Raises:
+        UsageError: the model type declares no experiment.
+        PluginError: its factory returned something else.
+    """
     from voicehub.adapters.experiment import Experiment
     from voicehub.errors import PluginError
     from voicehub.plugins.loading import resolve_reference

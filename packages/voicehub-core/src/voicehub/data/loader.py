@@ -92,7 +92,7 @@ class BatchLoader:
         """
         if isinstance(self.plan, StreamPlan):
             return self._stream(self.plan, epoch, start_batch)
-        requests = self._requests(epoch, start_batch)
+        requests = self.requests(epoch, start_batch)
         if self.num_workers == 0:
             return self._load_here(requests)
         return self._load_in_workers(requests)
@@ -111,7 +111,12 @@ class BatchLoader:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _requests(self, epoch: int, start_batch: int) -> list[BatchRequest]:
+    def requests(self, epoch: int, start_batch: int) -> list[BatchRequest]:
+        """Return what this rank reads in ``epoch`` from its ``start_batch``-th batch on.
+
+        Raises:
+            ConfigurationError: ``start_batch`` lies beyond the end of the epoch.
+        """
         batches = self.plan.batches(epoch)
         mine = range(self.rank, len(batches), self.world_size)
         if not 0 <= start_batch <= len(mine):

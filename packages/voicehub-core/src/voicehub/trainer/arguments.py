@@ -114,6 +114,7 @@ class TrainingArguments:
     warmup_ratio: float = Field(default=0.0, ge=0, lt=1)
     warmup_steps: int = Field(default=0, ge=0)
     max_nonfinite_steps: int = Field(default=10, ge=1)
+    oom_retry_halves: bool = False
 
     # What trains, and how fast. Rules name parameters by glob or module path.
     freeze: list[FreezeRule] = Field(default_factory=list)

@@ -19,7 +19,7 @@ from voicehub.checkpoints.random_state import capture_random_state, restore_rand
 from voicehub.errors import DataError
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.feed import DataFeed
-from voicehub.trainer.window import MicroBatch
+from voicehub.trainer.micro_batch import MicroBatch
 
 
 class EvalPrediction(NamedTuple):

@@ -6,7 +6,7 @@ import inspect
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +14,17 @@ from torch.utils.data import IterableDataset
 
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.adapters.plain import ModuleAdapter
+from voicehub.data.access import BatchRequest
+from voicehub.data.batching import BatchMaker
 from voicehub.data.collate import default_data_collator
+from voicehub.data.keyed_random import SampleKey
 from voicehub.data.loader import BatchLoader
 from voicehub.data.plan import BatchPlan, FixedSizePlan, StreamPlan
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.fingerprint import describe_object
-from voicehub.trainer.window import MicroBatch
+from voicehub.trainer.micro_batch import MicroBatch
 
 logger = logging.getLogger(__name__)
 
@@ -102,6 +105,23 @@ class DataFeed:
         if batches is None:
             return None
         return math.ceil(batches / self.args.gradient_accumulation_steps)
+
+    def sample_keys(self, epoch: int, start: int) -> list[list[SampleKey]] | None:
+        """Keys of the samples of this process's micro-batches from ``start`` on.
+
+        None for a stream, whose samples have no keys.
+        """
+        if isinstance(self.plan, StreamPlan):
+            return None
+        requests = self._loader.requests(epoch, start)
+        return [[request.key(n) for n in range(len(request.indices))] for request in requests]
+
+    def batch_of(self, keys: Sequence[SampleKey]) -> MicroBatch:
+        """The micro-batch of these samples with the very draws that the keys stand for."""
+        first = keys[0]
+        indices = [key.index for key in keys]
+        request = BatchRequest(first.seed, first.epoch, first.draw, indices)
+        return self._micro_batch(BatchMaker(self.dataset, self.collate_fn).make(request))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[MicroBatch]:
         """Micro-batches of ``epoch`` from number ``start`` on; earlier items are not touched."""

@@ -15,6 +15,7 @@ from voicehub.trainer import composition, passes, resume, saving
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.horizon import Horizon, plan_horizon
 from voicehub.trainer.loop import LoopActions, TrainingLoop
+from voicehub.trainer.nonfinite import NonFiniteDumps
 from voicehub.trainer.progress import LogWindow
 from voicehub.trainer.window import AccumulationWindow
 
@@ -143,6 +144,15 @@ def _build_loop(trainer: Trainer, parts: _Parts, saver: saving.CheckpointSaver) 
         max_grad_norm=trainer.args.max_grad_norm,
         notify=trainer.fire,
         custom_loss=trainer.custom_loss,
+        dumps=NonFiniteDumps(
+            run_dir=trainer.run_dir,
+            state=trainer.state,
+            feed=parts.feed,
+            adapter=graph.adapter,
+            strategy=trainer.strategy,
+            device=graph.device,
+        ),
+        halve_when_out_of_memory=trainer.args.oom_retry_halves,
     )
     actions = LoopActions(
         fire=trainer.fire,

@@ -12,11 +12,13 @@ is its own gradient, untouched. A loss without ``num_items`` counts as one item.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from voicehub.adapters.base import TrainingAdapter
@@ -28,28 +30,23 @@ from voicehub.optim.gradients import GradientStash, gradients
 from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.custom_loss import CustomLoss
+from voicehub.trainer.memory import (
+    IndivisibleBatchError,
+    StepOutOfMemoryError,
+    describe_exhaustion,
+    halved,
+)
+from voicehub.trainer.micro_batch import MicroBatch, Window
+
+if TYPE_CHECKING:
+    from voicehub.trainer.nonfinite import NonFiniteDumps
+
+__all__ = ["AccumulationWindow", "MicroBatch", "UpdateResult", "Window"]
+
+logger = logging.getLogger(__name__)
 
 Items = Tensor | float | int
 Routes = tuple[str, ...]
-
-
-@dataclass(slots=True)
-class MicroBatch:
-    """One batch of the loader: model inputs apart from what describes them."""
-
-    inputs: Any
-    info: Mapping[str, Any]
-    size: int
-    phase: str | None = None  # the batch-level ``training_phase``, when the data names one
-
-
-@dataclass(slots=True)
-class Window:
-    """The micro-batches of one update and where in the run they stand."""
-
-    batches: Sequence[MicroBatch]
-    step: int
-    epoch: float
 
 
 @dataclass(slots=True)
@@ -89,6 +86,8 @@ class AccumulationWindow:
         max_grad_norm: float,
         notify: Callable[[str], None],
         custom_loss: CustomLoss | None,
+        dumps: NonFiniteDumps | None = None,
+        halve_when_out_of_memory: bool = False,
     ) -> None:
         self.model = model
         self.adapter = adapter
@@ -99,6 +98,9 @@ class AccumulationWindow:
         self.max_grad_norm = max_grad_norm
         self.notify = notify
         self.custom_loss = custom_loss
+        self.dumps = dumps
+        self.halve_when_out_of_memory = halve_when_out_of_memory
+        self._needs_items = False  # while a window runs in halves
         self._routes = {phase.name: route_names(phase) for phase in adapter.phases}
         self._owned = {n: self._parameters_of(routes) for n, routes in self._routes.items()}
 
@@ -109,7 +111,14 @@ class AccumulationWindow:
         """Run every phase that is due over the micro-batches, and step its routes."""
         result = UpdateResult()
         for stage in self._stages(window):
-            self._run_stage(stage, window, result)
+            skipped_before = result.skipped
+            before = self.dumps.random_state() if self.dumps is not None else None
+            if self.halve_when_out_of_memory:
+                self._run_stage_halving(stage, window, result)
+            else:
+                self._run_stage(stage, window, result)
+            if result.skipped is not None and skipped_before is None:
+                self._dump(stage, window, result.skipped, before)
         if result.stepped:
             self.strategy.scheduler_step(self.schedulers, result.stepped)
             self.adapter.on_optimizer_step(result.stepped, window.step)
@@ -133,6 +142,62 @@ class AccumulationWindow:
         if named is None:
             return self.adapter.due_phases(window.step)
         return (self.adapter.select_phase(named),)
+
+    def _dump(
+        self,
+        stage: tuple[TrainingPhaseSpec, ...],
+        window: Window,
+        reason: str,
+        before: list[Tensor] | None,
+    ) -> None:
+        # A scaler finds its scale by overflowing gradients now and then: nothing to look into.
+        expected = self.scaler is not None and reason.startswith("the gradient")
+        if self.dumps is not None and not expected:
+            self.dumps.write(reason, window, stage, before)
+
+    def _run_stage_halving(
+        self, stage: tuple[TrainingPhaseSpec, ...], window: Window, result: UpdateResult
+    ) -> None:
+        """Run a stage; where memory runs out, again from its start in micro-batches of half size.
+
+        The gradient is the same, since losses are means over ``num_items``; a loss that carries
+        none is refused, and so is more than one process, of which the others would not know.
+        """
+        try:
+            self._run_in_parts(stage, window, result)
+        finally:
+            self._needs_items = False
+
+    def _run_in_parts(
+        self, stage: tuple[TrainingPhaseSpec, ...], window: Window, result: UpdateResult
+    ) -> None:
+        before = replace(result, components=dict(result.components))
+        while True:
+            try:
+                return self._run_stage(stage, window, result)
+            except StepOutOfMemoryError as error:
+                problem = str(error)
+                try:
+                    batches = halved(window.batches)
+                except IndivisibleBatchError as reason:
+                    raise StepOutOfMemoryError(f"{problem} (Not retried: {reason}.)") from error
+                if self.strategy.world_size > 1:
+                    raise
+            # Outside of the handler: the exception has kept the failed graph alive until here.
+            logger.warning("%s Running it again in halves.", problem)
+            self._forget(stage)
+            for name in ("num_items", "components"):
+                setattr(result, name, getattr(before, name))
+            before = replace(before, components=dict(before.components))
+            window = replace(window, batches=batches)
+            self._needs_items = True
+
+    def _forget(self, stage: tuple[TrainingPhaseSpec, ...]) -> None:
+        """Drop what a stage has accumulated so far, and give its memory back."""
+        routes = tuple(dict.fromkeys(n for phase in stage for n in self._routes[phase.name]))
+        self.strategy.zero_grad(self.optimizers, routes)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
     def _run_stage(
         self, phases: tuple[TrainingPhaseSpec, ...], window: Window, result: UpdateResult
@@ -160,11 +225,15 @@ class AccumulationWindow:
                 context = TrainingContext(
                     phase, batch.inputs, window.step, window.epoch, True, batch.info
                 )
-                if self.strategy.world_size == 1:
-                    self._forward_backward(context, window, total, alone)
-                else:
-                    with self.strategy.no_sync(self.model, enabled=not last):
+                try:
+                    if self.strategy.world_size == 1:
                         self._forward_backward(context, window, total, alone)
+                    else:
+                        with self.strategy.no_sync(self.model, enabled=not last):
+                            self._forward_backward(context, window, total, alone)
+                except torch.OutOfMemoryError as error:
+                    told = describe_exhaustion(batch, phase.name, error)
+                    raise StepOutOfMemoryError(told) from error
                 if not last:
                     self.notify("on_substep_end")
         return self._normalise(phase, total, result)
@@ -186,6 +255,12 @@ class AccumulationWindow:
             raise RecipeError(
                 f"Phase '{context.phase.name}' gave num_items for some micro-batches of a window "
                 "and not for others."
+            )
+        if items is None and self._needs_items and self.custom_loss is None:
+            raise RecipeError(
+                f"oom_retry_halves: phase '{context.phase.name}' gives no num_items, so halves of "
+                "its micro-batches would not have the same gradient. Return num_items with the "
+                "loss, or lower the batch size."
             )
         weight: Items = 1.0 if alone or items is None else items
         weighted = loss if isinstance(weight, float) and weight == 1.0 else loss * weight
