@@ -107,8 +107,11 @@ def test_the_language_model_changes_the_result(draw_log_probs, toy_lm):
     assert differ >= 5
 
 
-def textbook(log_probs, blank, beam_size):
-    """The search as papers print it: every token tried on every prefix, the best kept."""
+def textbook(log_probs, blank, beam_size, language=lambda ids: 0.0):
+    """The search as papers print it: every token tried on every prefix, the best kept.
+
+    Ranks by CTC score plus ``language``; returns CTC scores.
+    """
     beam = {(): (0.0, -math.inf)}
     for row in log_probs:
         grown = defaultdict(lambda: (-math.inf, -math.inf))
@@ -128,7 +131,7 @@ def textbook(log_probs, blank, beam_size):
                     add((*ids, token), -math.inf, in_blank + value)
                 else:
                     add((*ids, token), -math.inf, total + value)
-        ranked = sorted(grown.items(), key=lambda item: -np.logaddexp(*item[1]))
+        ranked = sorted(grown.items(), key=lambda item: -np.logaddexp(*item[1]) - language(item[0]))
         beam = {ids: scores for ids, scores in ranked[:beam_size] if max(scores) > -math.inf}
     return {ids: float(np.logaddexp(*scores)) for ids, scores in beam.items()}
 
@@ -151,6 +154,41 @@ def test_early_cut_offs_lose_nothing_that_the_textbook_keeps(
     assert by_ids(found).keys() == expected.keys()
     for hypothesis in found:
         assert hypothesis.score == pytest.approx(expected[hypothesis.ids], abs=1e-9)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    frames=st.integers(1, 25),
+    beam_size=st.integers(1, 6),
+    seed=st.integers(0, 2**32 - 1),
+    sharpness=st.sampled_from([0.3, 2.0]),
+    beta=st.sampled_from([-1.0, 3.0]),
+    vocabulary=st.sampled_from([(CHARACTERS, "|"), (PIECES, "▁")]),
+)
+def test_early_cut_offs_lose_nothing_with_a_language_model(
+    draw_log_probs, toy_lm, frames, beam_size, seed, sharpness, beta, vocabulary
+):
+    """A word that closes may raise a prefix far above the others."""
+    tokens, delimiter = vocabulary
+    roles = TokenTexts.from_tokens(tokens, delimiter)
+
+    def of_closed_words(ids):
+        last = max((i for i, token in enumerate(ids) if roles.starts_word[token]), default=0)
+        state, total = toy_lm.initial_state(), 0.0
+        for word in roles.words(ids[:last]):
+            value, state = toy_lm.score(state, word)
+            total += 0.7 * value + beta
+        return total
+
+    log_probs = draw_log_probs(frames, 4, seed, sharpness)
+    expected = textbook(log_probs, 0, beam_size, of_closed_words)
+    found = beam_search(
+        log_probs, 0, beam_size, toy_lm, 0.7, beta, tokens, word_delimiter=delimiter,
+        token_threshold=-math.inf, beam_threshold=math.inf,
+    )  # fmt: skip
+    assert by_ids(found).keys() == expected.keys()
+    for hypothesis in found:
+        assert hypothesis.ctc_score == pytest.approx(expected[hypothesis.ids], abs=1e-9)
 
 
 def test_default_thresholds_keep_the_best_of_confident_outputs(draw_log_probs):
