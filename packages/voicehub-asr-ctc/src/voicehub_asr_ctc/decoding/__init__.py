@@ -6,6 +6,7 @@ from voicehub_asr_ctc.decoding.beam import beam_search
 from voicehub_asr_ctc.decoding.forced import force_align, minimum_frames
 from voicehub_asr_ctc.decoding.greedy import best_path_alignment, greedy
 from voicehub_asr_ctc.decoding.language_model import LanguageModel, NgramLM
+from voicehub_asr_ctc.decoding.lexicon import LexiconDecoder
 from voicehub_asr_ctc.decoding.results import Alignment, Hypothesis
 from voicehub_asr_ctc.decoding.words import TokenTexts, word_timings
 
@@ -13,6 +14,7 @@ __all__ = [
     "Alignment",
     "Hypothesis",
     "LanguageModel",
+    "LexiconDecoder",
     "NgramLM",
     "TokenTexts",
     "beam_search",

@@ -57,7 +57,8 @@ class NgramLM:
             self._model = kenlm.Model(str(self.path), config)
         except (OSError, RuntimeError) as error:
             raise ConfigurationError(
-                f"{self.path} is neither an ARPA file nor a binary of kenlm: {error}"
+                f"kenlm cannot read {self.path}; an ARPA file or a kenlm binary of order 2 or more "
+                f"is expected: {error}"
             ) from error
         self._new_state = kenlm.State
         self.unknown_penalty = unknown_penalty
