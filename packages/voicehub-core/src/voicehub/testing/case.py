@@ -77,9 +77,12 @@ class ConformanceCase(ABC):
     def collate(self, items: Sequence[Any]) -> Any:
         """Return the batch of some items; by default with the adapter's own collator."""
         from voicehub.data.collate import default_data_collator
+        from voicehub.data.keyed_random import preserved_global_state
 
         if self._collator is None:
-            self._collator = self.build().data_collator() or default_data_collator
+            # Perhaps in the middle of a run, whose draws the new model's weights must not shift.
+            with preserved_global_state():
+                self._collator = self.build().data_collator() or default_data_collator
         return self._collator(list(items))
 
     _collator: Any = None

@@ -42,7 +42,11 @@ def build_adapter(
     seed_everything(SEED)
     adapter = case.build(dropout=dropout)
     adapter.setup()
-    adapter.module.to(dtype)
+    if dtype is not torch.float32:
+        adapter.module.to(dtype)
+        state = adapter.recipe_state_dict()
+        if state:  # averages of weights and the like follow them
+            adapter.load_recipe_state_dict(cast_floats(state, dtype))
     return adapter
 
 
