@@ -23,10 +23,11 @@ LETTER_SECONDS = 0.12
 
 
 def speak(text: str, generator: np.random.Generator, rate: int = RATE) -> np.ndarray:
-    """A tone for each letter, silence for a space, a little noise over all of it."""
+    """A tone for each letter, twice as long a silence for a space, a little noise over it all."""
     pieces = []
     for letter in f" {text} ":
-        time = np.arange(int(LETTER_SECONDS * rate)) / rate
+        seconds = LETTER_SECONDS if letter in TONES else 2 * LETTER_SECONDS
+        time = np.arange(int(seconds * rate)) / rate
         frequency = TONES.get(letter)
         tone = np.zeros_like(time) if frequency is None else np.sin(2 * np.pi * frequency * time)
         pieces.append(0.3 * tone * np.hanning(len(time)))
@@ -101,17 +102,23 @@ def spoken() -> Callable[..., np.ndarray]:
     return make
 
 
-def log_mel_values(train: Path, evaluation: Path | None, output: Path, **training) -> dict:
+@pytest.fixture(scope="session")
+def log_mel_values() -> Callable[..., dict]:
+    """Return the function below."""
+    return _log_mel_values
+
+
+def _log_mel_values(train: Path, evaluation: Path | None, output: Path, **training) -> dict:
     """Values of a small run of the log-mel model, as a preset would compose them."""
     return {
         "family": "asr-ctc",
         "model_type": "ctc-logmel",
         "name": "test",
-        "model": {"hidden_size": 32, "num_blocks": 2, "num_heads": 2, "n_mels": 40,
-                  "attention_every": 2, "kernel_size": 7, "dropout": 0.0},
+        "model": {"hidden_size": 48, "num_blocks": 2, "num_heads": 2, "n_mels": 40,
+                  "attention_every": 2, "kernel_size": 15, "dropout": 0.0},
         "data": {"train": str(train), **({"eval": str(evaluation)} if evaluation else {}),
-                 "batches": {"batch_size": 8}},
-        "training": {"output_dir": str(output), "use_cpu": True, "learning_rate": 1e-2,
+                 "batches": {"batch_size": 4}},
+        "training": {"output_dir": str(output), "use_cpu": True, "learning_rate": 5e-3,
                      "num_train_epochs": 1, "logging_steps": 5, "save_strategy": "no",
                      **training},
     }  # fmt: skip
@@ -122,6 +129,54 @@ def log_mel_run(tmp_path) -> Callable[..., dict]:
     """Return ``log_mel_values`` with an output directory of the test's own."""
 
     def make(train: Path, evaluation: Path | None = None, **training) -> dict:
-        return log_mel_values(train, evaluation, tmp_path / "run", **training)
+        return _log_mel_values(train, evaluation, tmp_path / "run", **training)
+
+    return make
+
+
+@pytest.fixture
+def pretrained_run(tmp_path) -> Callable[..., dict]:
+    """Values of a small run of a pretrained class."""
+
+    def make(checkpoint: Path, train: Path, kind: str, *, data=None, model=None, **training):
+        return {
+            "family": "asr-ctc",
+            "model_type": f"ctc-{kind}",
+            "model": {"path": str(checkpoint), **(model or {})},
+            "data": {"train": str(train), "batches": {"batch_size": 4}, **(data or {})},
+            "training": {
+                "output_dir": str(tmp_path / "run"), "use_cpu": True, "learning_rate": 1e-3,
+                "max_steps": 2, "logging_steps": 1, "save_strategy": "no", **training,
+            },
+        }  # fmt: skip
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def trainer_of() -> Callable[[dict], object]:
+    """Return a function from a run's values to its Trainer, as ``voicehub train`` builds it."""
+
+    def make(values: dict):
+        from voicehub.plugins.loading import resolve_reference
+        from voicehub.specs.registry import get_training_spec
+        from voicehub.trainer.trainer import Trainer
+
+        spec = get_training_spec(values["model_type"])
+        config = resolve_reference(spec.config_class).model_validate(values)
+        experiment = resolve_reference(spec.experiment_factory)(config)
+        trainer = Trainer(
+            model=experiment.model,
+            args=config.training,
+            data_collator=experiment.data_collator,
+            train_dataset=experiment.train_dataset,
+            eval_dataset=experiment.eval_datasets or None,
+            callbacks=experiment.callbacks,
+            training_adapter=experiment.adapter,
+            train_plan=experiment.train_plan,
+            eval_plans=experiment.eval_plans,
+        )
+        trainer.experiment = experiment
+        return trainer
 
     return make

@@ -85,7 +85,7 @@ class CTCAdapter(TrainingAdapter):
             self._hold_encoder(self.context.step or 0)
         logits, half_way = self._logits(inputs, phase)
         frames = list(inputs["frame_lengths"])
-        _require_frames(logits, frames, inputs)
+        _require_frames(logits, inputs)
         if "labels" not in inputs:
             return SpeechTrainingOutput(logits=logits)
         targets = (frames, inputs["labels"], list(inputs["label_lengths"]))
@@ -182,13 +182,14 @@ class CTCAdapter(TrainingAdapter):
         return error_rates(rows, self.model.metric_normalizer)
 
 
-def _require_frames(logits: Tensor, frames: Sequence[int], inputs: Any) -> None:
+def _require_frames(logits: Tensor, inputs: Mapping[str, Any]) -> None:
     """The model's own length formula and what it produced must agree."""
-    if max(frames) != logits.shape[1]:
-        longest = frames.index(max(frames))
+    expected = max(inputs["produced_frames"])
+    if expected != logits.shape[1]:
+        longest = inputs["produced_frames"].index(expected)
         raise DataError(
             f"the model gave {logits.shape[1]} frames for an input of "
-            f"{inputs['input_lengths'][longest]}, its length formula says {max(frames)}. "
+            f"{inputs['input_lengths'][longest]}, its length formula says {expected}. "
             "This is a bug, or a model whose configuration was changed by hand."
         )
 

@@ -233,4 +233,3 @@ class TransformersCTC(CTCRecogniser):
         tokenizer = self.tokenizer.to_transformers(parts.encoder.model_type)
         processor = build_processor(parts.encoder.model_type, parts.feature_extractor, tokenizer)
         export_ctc(self.network, processor, directory)
-

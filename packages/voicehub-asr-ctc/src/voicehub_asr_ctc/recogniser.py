@@ -178,13 +178,15 @@ class CTCRecogniser(PreTrainedRecognitionModel):
         device = next(self.network.parameters()).device
         inputs = {key: value.to(device) for key, value in self.front_end.batch(items).items()}
         with self._inference():
-            if self.runs_apart:
+            # Frames of masked rows are decoded, as plain transformers does; they are what they
+            # are for the utterance alone only where nothing longer is beside it.
+            if self.runs_apart or self.front_end.masks_rows:
                 lengths = [len(item.rows) for item in items]
                 logits = run_apart(lambda part: self.network(**part), inputs, lengths)
             else:
                 logits, _ = run_together(lambda part: self.network(**part), inputs)
         scores = logits.float().log_softmax(-1).cpu().numpy()
-        return [row[: item.frames] for row, item in zip(scores, items, strict=True)]
+        return [row[: item.produced] for row, item in zip(scores, items, strict=True)]
 
     @property
     def network(self) -> torch.nn.Module:

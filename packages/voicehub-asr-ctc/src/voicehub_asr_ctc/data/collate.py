@@ -20,6 +20,7 @@ OBJECTIVE_KEYS = (
     "labels",
     "label_lengths",
     "frame_lengths",
+    "produced_frames",
     "input_lengths",
     "time_mask",
     "feature_mask",
@@ -30,8 +31,9 @@ class CTCCollator:
     """Pads items and draws the masks of models that are masked behind their front end.
 
     A batch holds the keyword arguments of the model's forward and: ``labels`` int64 (B, most
-    labels), ``label_lengths``, ``frame_lengths`` and ``input_lengths`` as lists, ``time_mask``
-    (B, frames) and ``feature_mask`` (B, hidden) where masks were drawn, ``batch_info``.
+    labels), ``label_lengths``, ``frame_lengths``, ``produced_frames`` and ``input_lengths`` as
+    lists, ``time_mask`` (B, frames) and ``feature_mask`` (B, hidden) where masks were drawn,
+    ``batch_info``.
 
     Args:
         front_end: of the model.
@@ -61,6 +63,7 @@ class CTCCollator:
         batch["labels"] = labels
         batch["label_lengths"] = [len(item.labels) for item in items]
         batch["frame_lengths"] = [item.prepared.frames for item in items]
+        batch["produced_frames"] = [item.prepared.produced for item in items]
         batch["input_lengths"] = [len(item.prepared.rows) for item in items]
         keys = [item.key for item in items]
         if self.spec_augment is not None and all(key is not None for key in keys):

@@ -18,13 +18,15 @@ class Prepared(NamedTuple):
 
     Attributes:
         rows: float32 (samples,), or (feature frames, bins).
-        valid: rows that the attention mask covers.
-        frames: frames that the model gives.
+        valid: rows that the attention mask covers; processors append a masked one to some clips.
+        frames: frames that valid rows give: what labels are aligned with.
+        produced: frames that the model gives for all rows of this utterance alone.
     """
 
     rows: Tensor
     valid: int
     frames: int
+    produced: int
 
 
 class FrontEnd(ABC):
@@ -36,6 +38,7 @@ class FrontEnd(ABC):
         minimum_samples: shortest audio the model takes; shorter clips are extended with silence.
         masks: whether SpecAugment masks the features or the model's first hidden states.
         hidden_size: width of those hidden states; 0 where features are masked.
+        masks_rows: whether processors append masked rows, which give frames of their own.
     """
 
     sample_rate: int
@@ -43,10 +46,11 @@ class FrontEnd(ABC):
     minimum_samples: int
     masks: Literal["features", "hidden"]
     hidden_size: int = 0
+    masks_rows: bool = False
 
     @abstractmethod
     def frames(self, samples: int) -> int:
-        """Return the frames the model gives for a number of samples: exact."""
+        """Return the frames that labels can be aligned with, for a number of samples: exact."""
 
     @abstractmethod
     def _prepare(self, audio: NDArray[np.float32]) -> Prepared:

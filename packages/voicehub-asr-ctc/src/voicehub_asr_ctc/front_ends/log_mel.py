@@ -54,7 +54,8 @@ class LogMelFrontEnd(FrontEnd):
         features = self.log_mel(wave)
         features = features - features.mean(0, keepdim=True)
         features = features / (features.square().mean().sqrt() + 1e-5)
-        return Prepared(features, len(features), output_frames(len(features)))
+        frames = output_frames(len(features))
+        return Prepared(features, len(features), frames, frames)
 
     def batch(self, items: Sequence[Prepared]) -> dict[str, Any]:
         lengths = torch.tensor([item.valid for item in items])

@@ -12,22 +12,22 @@ import torch
 from voicehub.errors import ConfigurationError
 from voicehub_asr_ctc.front_ends.base import FrontEnd, Prepared, pad_rows
 from voicehub_hf.encoders import ctc_encoder
-from voicehub_hf.features import feature_extractor_of, minimum_samples
+from voicehub_hf.features import feature_extractor_of, feature_lengths, minimum_samples
 from voicehub_hf.lengths import downsampling, hidden_lengths, output_lengths
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Window and hop of the Kaldi features of W2V-BERT's processor, in samples.
-_KALDI_WINDOW, _KALDI_HOP = 400, 160
+#: Hop of the Kaldi features of W2V-BERT's processor, in samples.
+_KALDI_HOP = 160
 
 
 class PretrainedFrontEnd(FrontEnd):
     """The processor of a checkpoint, called on one utterance at a time.
 
     Called on a batch it would normalise over the padding. The masked row that processors of
-    log-mel models append to some utterances is kept, since the model gives a frame for it and
-    plain transformers decodes that frame too.
+    log-mel models append to some utterances is kept: no label is aligned with its frame, but plain
+    transformers decodes it.
 
     Args:
         config: the model's configuration.
@@ -42,22 +42,14 @@ class PretrainedFrontEnd(FrontEnd):
         self.kind = type(self.extractor).__name__
         self.sample_rate = int(self.extractor.sampling_rate)
         self.masks = "hidden" if encoder.processor_kind == "waveform" else "features"
+        self.masks_rows = encoder.processor_kind == "log-mel"
         self.hidden_size = int(config.hidden_size) if self.masks == "hidden" else 0
         self._samples_per_row = self._row_hop()
         self.hop_samples = downsampling(config) * self._samples_per_row
         self.minimum_samples = minimum_samples(config, processor)
 
     def frames(self, samples: int) -> int:
-        return output_lengths(self.config, self._rows(samples))
-
-    def _rows(self, samples: int) -> int:
-        """Rows that the processor gives for a number of samples, masked ones included."""
-        if self.kind == "SeamlessM4TFeatureExtractor":
-            frames = max(0, (samples - _KALDI_WINDOW) // _KALDI_HOP + 1)
-            return -(-frames // int(self.extractor.stride))
-        if self.kind == "ParakeetFeatureExtractor":
-            return 1 + samples // int(self.extractor.hop_length)
-        return samples
+        return output_lengths(self.config, feature_lengths(self.extractor, samples))
 
     def _row_hop(self) -> int:
         if self.input_name == "input_values":
@@ -78,7 +70,8 @@ class PretrainedFrontEnd(FrontEnd):
         )
         rows = features[self.input_name][0].float()
         valid = int(features["attention_mask"][0].sum())
-        return Prepared(rows, valid, output_lengths(self.config, len(rows)))
+        frames = output_lengths(self.config, valid)
+        return Prepared(rows, valid, frames, output_lengths(self.config, len(rows)))
 
     def mask_frames(self, prepared: Prepared) -> int:
         return self.hidden_frames(len(prepared.rows))
