@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from recipes import RECIPES, Frames, arguments, collate, same, seeded, trainer_for, weights
+from recipes import (
+    RECIPES,
+    Frames,
+    Regressor,
+    arguments,
+    collate,
+    same,
+    seeded,
+    trainer_for,
+    weights,
+)
 from torch import nn
 
 from voicehub.adapters.base import TrainingAdapter
@@ -38,6 +50,12 @@ class Noting(TrainingAdapter):
         self.__dict__.setdefault("notes", set()).add(note)
         return self.model(**inputs)
 
+    def evaluation_rows(self, output: Any, inputs: Any, info: Any) -> list[Any]:
+        return [torch.is_grad_enabled()]
+
+    def evaluation_metrics(self, rows: Any) -> dict[str, float]:
+        return {"rows_with_gradients": float(sum(rows))}
+
 
 def test_E1_the_chosen_phase_runs_in_eval_mode_without_gradients(tmp_path: Path) -> None:
     model = seeded(Witness)
@@ -61,8 +79,9 @@ def test_E1_the_chosen_phase_runs_in_eval_mode_without_gradients(tmp_path: Path)
     trainer.train()
     adapter.notes.clear()
     before = weights(trainer)
-    trainer.evaluate()
+    metrics = trainer.evaluate()
     assert adapter.notes == {("judged", False, False, False)}
+    assert metrics["eval_rows_with_gradients"] == 0.0
     assert same(before, weights(trainer))  # batch statistics included
     assert model.training and all(p.grad is None for p in model.parameters())
 
@@ -86,6 +105,32 @@ def test_E1_training_is_the_same_with_and_without_evaluations(tmp_path: Path, re
     state = capture_random_state()
     first, second = runs[1].evaluate(), runs[1].evaluate()
     assert first["eval_loss"] == second["eval_loss"]
+    assert same(state, capture_random_state())
+
+
+class Drawing(Regressor):
+    """Draws in every forward, as a flow-matching objective does, in evaluation too."""
+
+    def forward(self, features: Any, mask: Any, targets: Any) -> dict[str, Any]:
+        shift = random.random() + np.random.rand() + torch.rand((), dtype=features.dtype)
+        return super().forward(features + shift, mask, targets)
+
+
+def test_E1_draws_of_an_evaluation_leave_no_trace(tmp_path: Path) -> None:
+    runs = []
+    for strategy in ("no", "steps"):
+        trainer = Trainer(
+            model=seeded(Drawing),
+            args=arguments(tmp_path / strategy, eval_strategy=strategy, eval_steps=1),
+            data_collator=collate,
+            train_dataset=Frames(22),
+            eval_dataset=Frames(5, seed=1),
+        )
+        trainer.train()
+        runs.append(trainer)
+    assert same(weights(runs[0]), weights(runs[1]))
+    state = capture_random_state()
+    runs[1].evaluate()
     assert same(state, capture_random_state())
 
 
