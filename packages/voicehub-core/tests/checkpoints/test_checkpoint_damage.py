@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import pickle
@@ -62,6 +63,30 @@ def test_a_missing_file_is_named(checkpoint, name):
     (checkpoint / name).unlink()
     with pytest.raises(CheckpointCorruptError, match=rf"{name} is missing"):
         open_checkpoint(checkpoint)
+
+
+@pytest.mark.parametrize("names", list(itertools.combinations(FILES + SEALS, 2)), ids="-".join)
+def test_two_files_that_changed_places_are_found_and_named(checkpoint, names):
+    first, second = (checkpoint / name for name in names)
+    content = first.read_bytes(), second.read_bytes()
+    second.write_bytes(content[0])
+    first.write_bytes(content[1])
+    with pytest.raises(CheckpointCorruptError) as caught:
+        open_checkpoint(checkpoint)
+    assert any(name in str(caught.value) for name in names)
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "optimizer.pt.bak", "inside/model.safetensors"])
+def test_a_foreign_file_is_named(checkpoint, name):
+    (checkpoint / name).parent.mkdir(exist_ok=True)
+    (checkpoint / name).write_text("mine")
+    with pytest.raises(CheckpointCorruptError, match=rf"{name} is not part of the checkpoint"):
+        open_checkpoint(checkpoint)
+
+
+def test_hidden_files_of_file_managers_are_passed_over(checkpoint):
+    (checkpoint / ".DS_Store").write_text("")
+    assert open_checkpoint(checkpoint).step == 3
 
 
 def test_an_incomplete_checkpoint_is_never_the_latest(checkpoint, make_payload, fields):

@@ -94,12 +94,20 @@ def read_manifest(checkpoint: Path) -> dict[str, Any]:
 
 
 def verify_files(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
-    """Check the size of every file, then the digest of every file.
+    """Check that no file was added, then the size of every file, then every digest.
+
+    Hidden files are passed over: file managers and network file systems leave some anywhere.
 
     Raises:
-        CheckpointCorruptError: names the first file that is missing or differs.
+        CheckpointCorruptError: names the first file that is missing, differs or is foreign.
     """
     integrity: Mapping[str, Mapping[str, Any]] = manifest["file_integrity"]
+    for name in _names_below(checkpoint):
+        if name not in integrity and name != MANIFEST_FILE:
+            raise CheckpointCorruptError(
+                f"{checkpoint / name} is not part of the checkpoint: its manifest does not list "
+                "it. Move it elsewhere, or use another checkpoint."
+            )
     for name, expected in integrity.items():
         path = checkpoint / name
         try:
@@ -119,6 +127,16 @@ def verify_files(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
                 f"{checkpoint / name} is damaged: its SHA-256 differs from the manifest's. Use "
                 "another checkpoint."
             )
+
+
+def _names_below(checkpoint: Path) -> list[str]:
+    """Return relative names, with forward slashes, of all files that are not hidden."""
+    found = []
+    for directory, below, files in os.walk(checkpoint):
+        below[:] = [name for name in below if not name.startswith(".")]
+        inside = Path(directory).relative_to(checkpoint)
+        found += [(inside / name).as_posix() for name in files if not name.startswith(".")]
+    return sorted(found)
 
 
 def _read_required(checkpoint: Path, name: str, consequence: str) -> bytes:
