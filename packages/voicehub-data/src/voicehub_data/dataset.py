@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from voicehub.data.keyed_random import SampleKey
+from voicehub.data.packed_rows import PackedRows
 from voicehub.errors import DataError
 from voicehub_data.audio import load_audio
 from voicehub_data.augment.base import Augmentation
@@ -48,7 +49,8 @@ class SpeechDataset:
         transform: Transform | None = None,
         cache_bytes: int = 0,
     ) -> None:
-        self.rows = tuple(rows)
+        # Packed: worker processes would copy a list of objects page by page as they read it.
+        self.rows: Sequence[ManifestRow] = PackedRows(rows)
         if not self.rows:
             raise DataError("the data set holds no rows.")
         self.sample_rate = sample_rate

@@ -7,6 +7,7 @@ process's random state is never touched: unknown datasets and collators are guar
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
@@ -178,7 +179,16 @@ class BatchLoader:
             prefetch_factor=self.prefetch_factor,
             persistent_workers=sampler is not None,
             multiprocessing_context=self.multiprocessing_context,
+            worker_init_fn=_freeze_inherited,
         )
+
+
+def _freeze_inherited(worker: int) -> None:
+    """Keep the garbage collector off what a forked worker shares with the main process.
+
+    Looking at an object writes to it, and what is written to is no longer shared.
+    """
+    gc.freeze()
 
 
 def build_loader(
