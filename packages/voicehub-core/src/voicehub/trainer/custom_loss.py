@@ -72,3 +72,21 @@ class CustomLoss:
         if isinstance(labels, Tensor) and labels.ndim and not torch.is_floating_point(labels):
             return int((labels != -100).sum())
         return batch.size
+
+
+def make_custom_loss(
+    function: LossFunction | None, adapter: TrainingAdapter, args: TrainingArguments
+) -> CustomLoss | None:
+    """``compute_loss_func`` ready to be called; None without one.
+
+    Raises:
+        ConfigurationError: the recipe has several phases, whose losses are the adapter's.
+    """
+    if function is None:
+        return None
+    if len(adapter.phases) > 1:
+        raise ConfigurationError(
+            "compute_loss_func is one forward and one loss; this recipe has the phases "
+            f"{', '.join(phase.name for phase in adapter.phases)}. Write the loss in the adapter."
+        )
+    return CustomLoss(function, args.label_names)

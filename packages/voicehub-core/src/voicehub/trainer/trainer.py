@@ -27,7 +27,7 @@ from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.averaging import EMACallback, Weights, averaged_tensors, weights_in_use
 from voicehub.trainer.best import update_best
 from voicehub.trainer.callbacks import CallbackHandler, EarlyStoppingCallback, TrainerCallback
-from voicehub.trainer.custom_loss import CustomLoss, LossFunction
+from voicehub.trainer.custom_loss import LossFunction, make_custom_loss
 from voicehub.trainer.evaluation import (
     ComputeMetrics,
     Evaluator,
@@ -147,7 +147,7 @@ class Trainer:
             model = model_init()
         self.model = model
         self.adapter = composition.make_adapter(model, training_adapter)
-        self.custom_loss = self._make_custom_loss(compute_loss_func)
+        self.custom_loss = make_custom_loss(compute_loss_func, self.adapter, self.args)
         self.state = TrainerState(
             is_world_process_zero=self.strategy.is_primary,
             is_local_process_zero=self.strategy.is_primary,
@@ -177,16 +177,6 @@ class Trainer:
                 )
             )
         return [*defaults, *make_reporters(self.args, self.alert), *hooks.callbacks(self.args)]
-
-    def _make_custom_loss(self, function: LossFunction | None) -> CustomLoss | None:
-        if function is None:
-            return None
-        if len(self.adapter.phases) > 1:
-            raise ConfigurationError(
-                "compute_loss_func is one forward and one loss; this recipe has the phases "
-                f"{', '.join(p.name for p in self.adapter.phases)}. Write the loss in the adapter."
-            )
-        return CustomLoss(function, self.args.label_names)
 
     # What users call.
 
