@@ -14,6 +14,7 @@ from voicehub.errors import ConfigurationError, RecipeError
 if TYPE_CHECKING:
     from voicehub.adapters.base import TrainingAdapter
     from voicehub.adapters.context import TrainingContext
+    from voicehub.trainer.arguments import TrainingArguments
     from voicehub.trainer.micro_batch import MicroBatch
 
 LossFunction = Callable[..., Tensor]
