@@ -28,7 +28,8 @@ torch.set_num_threads(1)
 from transformers import AutoModelForCTC, AutoProcessor, pipeline
 job, answers = json.load(open(sys.argv[1])), {}
 for kind, folder in job["folders"].items():
-    model, processor = AutoModelForCTC.from_pretrained(folder), AutoProcessor.from_pretrained(folder)
+    model = AutoModelForCTC.from_pretrained(folder)
+    processor = AutoProcessor.from_pretrained(folder)
     recognise = pipeline("automatic-speech-recognition", model=folder)
     answers[kind] = {"pipeline": [], "auto": []}
     for path in job["audio"]:

@@ -78,6 +78,9 @@ def build_experiment(config: CTCRunConfig) -> Experiment:
     doubts = suspicions(config, labelled[0], tokenizer, front_end)
     known = {note.split(":", 1)[0] for note in labelled[0].report.notes}
     labelled[0].report.notes.extend(f"{d.name}: {d.text}" for d in doubts if d.name not in known)
+    if not evals and config.training.eval_strategy != "no":
+        config.training.eval_strategy = "no"
+        labelled[0].report.notes.append("no data.eval was given: nothing is evaluated")
     datasets = _datasets(config, labelled, front_end)
     experiment = Experiment(
         model=start.model,

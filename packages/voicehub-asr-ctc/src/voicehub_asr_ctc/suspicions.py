@@ -5,6 +5,7 @@ from __future__ import annotations
 from voicehub_asr_ctc.config import CTCRunConfig, PretrainedRunConfig
 from voicehub_asr_ctc.data.coverage import explain
 from voicehub_asr_ctc.data.preflight import LabelledSplit, available_frames
+from voicehub_asr_ctc.data.splits import NARROW_BAND
 from voicehub_asr_ctc.decoding.forced import minimum_frames
 from voicehub_asr_ctc.front_ends.base import FrontEnd
 from voicehub_asr_ctc.health import Suspicion, learning_rate_suspicion
@@ -34,7 +35,9 @@ def suspicions(
                 "learn from; use longer tokens (model.tokenizer.kind=bpe) or shorter frames",
             )
         )
-    wrong = next((n for n in train.report.notes if n.startswith("wrong-rate: ")), None)
+    # Audio of a higher rate loses nothing that the checkpoint has heard.
+    narrow = (n for n in train.report.notes if n.startswith("wrong-rate: ") and NARROW_BAND in n)
+    wrong = next(narrow, None)
     if wrong is not None and isinstance(config, PretrainedRunConfig):
         found.append(
             Suspicion(

@@ -19,6 +19,8 @@ from voicehub_data.manifest.join import join_manifests
 #: ``check: auto`` decodes a split of up to so many seconds, and reads headers of a larger one.
 _DECODE_SECONDS = 7200.0
 _RATE_KEYS = ("sample_rate", "sampling_rate", "samplerate")
+#: How notes tell audio of a lower rate than the model's.
+NARROW_BAND = "which has nothing above"
 _SHOWN = {
     "multi-channel": "averaged to one channel",
     "clipped": "clipped",
@@ -126,7 +128,7 @@ def _notes(report: CheckReport, sample_rate: int) -> list[str]:
     notes = [
         f"wrong-rate: {count} rows have {rate} Hz; resampled to {sample_rate} Hz"
         + (
-            f", which has nothing above {int(rate) // 2} Hz to show a model of {sample_rate} Hz"
+            f", {NARROW_BAND} {int(rate) // 2} Hz to show a model of {sample_rate} Hz"
             if rate.isdigit() and int(rate) < sample_rate
             else ""
         )
