@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from voicehub_hf.features import prepare_features
+from voicehub_hf.lora import add_lora, merge_lora
 from voicehub_hf.wavlm_attention import call_attention_projections, restore_attention
 
 pytestmark = pytest.mark.filterwarnings("ignore:Support for mismatched key_padding_mask")
@@ -50,6 +51,18 @@ def test_only_then_are_the_projections_called(load, draw_waveforms):
         restore_attention(model)
         model(**inputs)
     assert len(called) == 4
+
+
+def test_a_merged_model_has_the_attention_of_transformers_back(load, draw_waveforms):
+    model, processor = load("wavlm")
+    inputs = prepare_features(processor, draw_waveforms(3000), 16000).inputs
+    adapted = add_lora(model, rank=2)
+    with torch.no_grad():
+        assert not adapted(**inputs, output_attentions=True).attentions
+        merged = merge_lora(adapted)
+        weights = merged(**inputs, output_attentions=True).attentions
+    assert len(weights) == 2
+    assert torch.allclose(weights[0].sum(-1), torch.ones(()), atol=1e-5)
 
 
 def test_other_models_are_left_alone(load):

@@ -25,7 +25,6 @@ def disable_native_spec_augment(model: nn.Module) -> None:
     """
     unwrapped(model).config.apply_spec_augment = False
     encoder = base_encoder(model)
-    encoder.config.apply_spec_augment = False
     embedding = getattr(encoder, "masked_spec_embed", None)
     if embedding is not None:
         embedding.requires_grad_(False)

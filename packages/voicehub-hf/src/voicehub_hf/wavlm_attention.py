@@ -21,8 +21,8 @@ from voicehub_hf.encoders import base_encoder
 def call_attention_projections(model: nn.Module) -> int:
     """Let every WavLM attention of ``model`` call its projections; return how many there are.
 
-    Outputs and gradients stay the same up to rounding. Attention weights are not returned, so
-    ``output_attentions`` gives ``None`` entries. Models of other types are left alone.
+    Outputs and gradients stay the same up to rounding. Attention weights are never formed, so
+    ``output_attentions`` gives none. Models of other types are left alone.
     """
     changed = 0
     for module in base_encoder(model).modules():
