@@ -190,15 +190,9 @@ class CTCRecogniser(PreTrainedRecognitionModel):
 
     @property
     def network(self) -> torch.nn.Module:
-        """The loaded module.
-
-        Raises:
-            ConfigurationError: the wrapper holds no weights yet.
-        """
+        """The loaded module; a lazy wrapper loads its weights when they are first needed."""
         if self.model is None:
-            raise ConfigurationError(
-                f"{self.name_or_path!r} holds no weights yet; call load() before transcribing."
-            )
+            self.load()
         return self.model  # type: ignore[no-any-return]
 
     @contextmanager

@@ -107,7 +107,7 @@ class CTCDataset:
         return result
 
     @property
-    def rows(self) -> tuple[ManifestRow, ...]:
+    def rows(self) -> Sequence[ManifestRow]:
         """The rows, in the order of the items."""
         return self.speech.rows
 
