@@ -12,7 +12,7 @@ from pathlib import Path
 from barkit import ROOT, Outcome, Skipped, bar
 
 SWEEP = ROOT / "packages" / "voicehub-core" / "tests" / "checkpoints" / "faults" / "sweep.py"
-EVERY = {"writer": 1, "trainer": 5}
+EVERY = {"writer": 1, "trainer": 5, "artifact": 1}
 """The Trainer's writes are the writer's, in a thread: every fifth of them is struck there."""
 
 

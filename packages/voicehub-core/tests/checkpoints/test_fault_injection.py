@@ -38,3 +38,9 @@ def test_renames_and_syncs_that_fail_leave_a_sound_checkpoint() -> None:
     options = ["--through", "writer", "--call", "rename", "fsync", "mkdir", "--every", "3"]
     strikes = sweep(*options)
     assert min(kind["struck"] for kind in strikes.values()) >= 2
+
+
+def test_a_model_that_is_replaced_is_never_lost() -> None:
+    strikes = sweep("--through", "artifact", "--call", "rename", "write", "--every", "2")
+    assert strikes["rename KILL"]["struck"] >= 1
+    assert strikes["write KILL"]["struck"] >= 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Iterator, Mapping
@@ -58,6 +59,13 @@ class MetricsFile(TrainerCallback):
         """Close the file; rows logged later (a final evaluation) open it again."""
         self._close()
 
+    def on_train_error(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
+    ) -> None:
+        """Close the file: nothing in a run directory stays open after training."""
+        with contextlib.suppress(OSError):  # a full disk; the error to tell of is another
+            self._close()
+
     def _resolved(self, args: TrainingArguments) -> Path:
         return self.path or Path(args.output_dir) / METRICS_FILE
 
@@ -68,9 +76,9 @@ class MetricsFile(TrainerCallback):
         return self._file
 
     def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,9 @@ from voicehub.trainer.progress import LogWindow
 from voicehub.trainer.state import TrainerState
 
 logger = logging.getLogger(__name__)
+
+#: Names that ``replace_directory`` gives while it works.
+_HALF_REPLACED = re.compile(r"\.(?P<name>.+)\.(?P<state>incomplete|replaced)-[0-9a-f]{8}")
 
 
 class CheckpointSaver:
@@ -154,7 +158,7 @@ def _set_aside(target: Path) -> Iterator[None]:
         if not target.exists():
             aside.rename(target)
         raise
-    shutil.rmtree(aside)
+    shutil.rmtree(aside, ignore_errors=True)  # what stays is removed at the next start
 
 
 def prepare_run_directory(run_dir: Path, *, resuming: bool, overwrite: bool) -> None:
@@ -197,7 +201,8 @@ def replace_directory(target: Path, write: Callable[[Path], None]) -> Path:
     try:
         write(fresh)
         for path in fresh.rglob("*"):
-            if path.is_file():
+            # Directories too: they hold the names. Windows cannot open them.
+            if path.is_file() or os.name == "posix":
                 _fsync(path)
         with _set_aside(target):
             fresh.rename(target)
@@ -220,6 +225,22 @@ def complete_recipe_manifest(
     if path.is_file():
         manifest = json.loads(path.read_text(encoding="utf-8"))
     write_json(path, {**manifest, **saved})
+
+
+def recover_directories(root: Path) -> None:
+    """Tidy up after a process that was killed in ``replace_directory``.
+
+    What was never finished goes; what had been moved aside returns where nothing took its place.
+    """
+    for path in sorted(root.iterdir()):
+        found = _HALF_REPLACED.fullmatch(path.name)
+        if found is None or path.is_symlink() or not path.is_dir():
+            continue
+        target = root / found.group("name")
+        if found.group("state") == "replaced" and not target.exists():
+            path.rename(target)
+        else:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -73,6 +73,7 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
         )
         run_id, restored_from = checkpoint.run_id, checkpoint.path
     remove_litter(trainer.run_dir, run_id)
+    saving.recover_directories(trainer.run_dir)
     trainer.state.max_steps = parts.horizon.max_steps
     trainer.state.num_train_epochs = args.num_train_epochs
     trainer.callbacks.context.update(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from voicehub.checkpoints.layout import latest_checkpoint, list_checkpoints
@@ -17,6 +20,7 @@ from voicehub.checkpoints.snapshot import CheckpointPayload
 from voicehub.checkpoints.writer import write_checkpoint
 from voicehub.errors import CheckpointError
 from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.saving import recover_directories
 from voicehub.trainer.trainer import Trainer
 
 logging.getLogger("voicehub").setLevel(logging.ERROR)
@@ -187,6 +191,48 @@ def _stop_callback(step: int) -> Any:
     return StopAt()
 
 
+class ArtifactSubject:
+    """``save_model`` over an older model of the same run."""
+
+    def prepare(self, run_dir: Path) -> None:
+        self._save(run_dir, 1.0)
+
+    def save(self, run_dir: Path) -> None:
+        self._save(run_dir, 2.0)
+
+    def after_failure(self, run_dir: Path, error: Exception) -> None:
+        assert isinstance(error, (OSError, SafetensorError)), repr(error)
+        assert self._value(run_dir) in (1.0, 2.0)
+        self._save(run_dir, 3.0)
+        assert self._value(run_dir) == 3.0
+
+    def check(self, run_dir: Path) -> None:
+        """Between two renames a kill leaves no model in its place, but one beside it."""
+
+    def next_start(self, run_dir: Path) -> None:
+        recover_directories(run_dir)
+        assert_clean(run_dir)
+        assert self._value(run_dir) in (1.0, 2.0, 3.0)
+        self._save(run_dir, 4.0)
+        assert self._value(run_dir) == 4.0
+        assert_clean(run_dir)
+
+    def _save(self, run_dir: Path, value: float) -> None:
+        model = Regressor()
+        torch.nn.init.constant_(model.layer.weight, value)
+        arguments = TrainingArguments(output_dir=str(run_dir), use_cpu=True)
+        Trainer(model=model, args=arguments, train_dataset=Rows()).save_model()
+
+    def _value(self, run_dir: Path) -> float:
+        """The value of all weights, which must be one."""
+        directory = run_dir / "final-model"
+        for name in ("training_recipe.json", "training_args.json"):
+            json.loads((directory / name).read_text())
+        [tensors] = [load_file(path) for path in directory.glob("*.safetensors")]
+        [value] = set(tensors["layer.weight"].flatten().tolist())
+        return float(value)
+
+
 def _directory(path: Path, step: int) -> None:
     path.mkdir()
     (path / "step.txt").write_text(str(step))
@@ -198,4 +244,8 @@ def assert_clean(run_dir: Path) -> None:
     assert not litter, litter
 
 
-SUBJECTS: dict[str, type[Any]] = {"writer": WriterSubject, "trainer": TrainerSubject}
+SUBJECTS: dict[str, type[Any]] = {
+    "writer": WriterSubject,
+    "trainer": TrainerSubject,
+    "artifact": ArtifactSubject,
+}

@@ -1,6 +1,6 @@
 """Lets every operation of a save fail in turn, below Python, and checks what is left.
 
-    python sweep.py DIRECTORY --through writer|trainer --call write --error ENOSPC [--every 7]
+    python sweep.py DIRECTORY --through trainer --call write --error ENOSPC [--every 7]
 
 For k = 1, 2, ... the k-th operation of a kind strikes: it fails with ENOSPC (and so does every
 later one that needs room), with EIO (once), or kills the process in the middle of it (KILL). It
