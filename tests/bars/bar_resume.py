@@ -1,4 +1,4 @@
-"""kill -9 at random moments, then the same command with resume=auto: nothing differs, bit by bit."""
+"""kill -9 at random moments, then the same command with resume=auto: equal to the last bit."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def final_weights(run: Path) -> bytes:
     return (run / f"checkpoint-{STEPS}" / "model_state.safetensors").read_bytes()
 
 
-@bar("resume", f"{KILLS} x kill -9 and resume=auto, at 0 and 2 workers: weights and losses bit-equal")
+@bar("resume", f"{KILLS} x kill -9 and resume=auto, 0 and 2 workers: weights, losses bit-equal")
 def resume(scratch: Path) -> Outcome:
     data = manifests(scratch)
     began = time.monotonic()

@@ -44,7 +44,7 @@ class PackedRows(Sequence[RowT]):
         if not 0 <= number < len(self):
             raise IndexError(f"row {index} of {len(self)}")
         start = int(self._ends[number - 1]) if number else 0
-        return pickle.loads(self._bytes[start : int(self._ends[number])])
+        return pickle.loads(self._bytes[start : int(self._ends[number])].data)
 
     def __repr__(self) -> str:
         return f"PackedRows({len(self)} rows, {self._bytes.nbytes:,} bytes)"
