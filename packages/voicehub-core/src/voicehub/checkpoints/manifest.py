@@ -93,17 +93,24 @@ def read_manifest(checkpoint: Path) -> dict[str, Any]:
     return manifest
 
 
-def verify_files(checkpoint: Path, manifest: Mapping[str, Any]) -> None:
+def verify_files(
+    checkpoint: Path, manifest: Mapping[str, Any], *, allow_others: bool = False
+) -> None:
     """Check that no file was added, then the size of every file, then every digest.
 
     Hidden files are passed over: file managers and network file systems leave some anywhere.
+
+    Args:
+        checkpoint: the directory.
+        manifest: its manifest.
+        allow_others: files that the manifest does not list are accepted, as in older formats.
 
     Raises:
         CheckpointCorruptError: names the first file that is missing, differs or is foreign.
     """
     integrity: Mapping[str, Mapping[str, Any]] = manifest["file_integrity"]
     for name in _names_below(checkpoint):
-        if name not in integrity and name != MANIFEST_FILE:
+        if not allow_others and name not in integrity and name != MANIFEST_FILE:
             raise CheckpointCorruptError(
                 f"{checkpoint / name} is not part of the checkpoint: its manifest does not list "
                 "it. Move it elsewhere, or use another checkpoint."
