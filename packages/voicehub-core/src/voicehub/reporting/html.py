@@ -91,7 +91,7 @@ def _header_html(summary: RunSummary) -> str:
 
 def _tiles_html(summary: RunSummary) -> str:
     tiles = [
-        (figures.label_of(key.removeprefix("eval_")), figures.number(key, value))
+        (figures.label_of(key), figures.number(key, value))
         for key, value in summary.metrics.items()
     ]
     if summary.training_loss is not None:
@@ -152,8 +152,16 @@ def _series(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[Seri
             for row in rows
             if isinstance(row.get(key), (int, float))
         ]
-        found.append(Series(figures.label_of(key).removeprefix("eval "), points))
+        found.append(Series(_curve_label(key), points))
     return found
+
+
+def _curve_label(key: str) -> str:
+    """In a chart of evaluation metrics "eval" says nothing; beside the training loss it does."""
+    if key.partition("/")[0] == "loss":
+        return f"training {figures.label_of(key)}"
+    label = figures.label_of(key)
+    return label if key.endswith("_loss") else label.removeprefix("eval ")
 
 
 # -- samples ------------------------------------------------------------------------------
