@@ -73,23 +73,29 @@ def ctc_loss(
     kept = [position for position in range(len(targets)) if position not in bad]
     if not kept:
         return CTCLoss(logits.sum() * 0.0, 0, bad)
-    if bad:
-        logits = logits[kept]
+    scores = logits[kept] if bad else logits
+    lengths = [frame_lengths[position] for position in kept]
+    return CTCLoss(_mean(scores, lengths, [targets[i] for i in kept], blank), len(kept), bad)
+
+
+def _mean(
+    logits: Tensor, frames: Sequence[int], targets: Sequence[Sequence[int]], blank: int
+) -> Tensor:
+    """Mean over utterances of the negative log-likelihood a label."""
+    device = logits.device
     dtype = logits.dtype if logits.dtype is torch.float64 else torch.float32
-    log_probs = functional.log_softmax(logits, -1, dtype=dtype).transpose(0, 1)
-    flat = [label for position in kept for label in targets[position]]
-    counts = [label_lengths[position] for position in kept]
+    counts = [len(target) for target in targets]
     losses = functional.ctc_loss(
-        log_probs,
-        torch.tensor(flat, dtype=torch.long, device=logits.device),
-        torch.tensor([frame_lengths[position] for position in kept]),
+        functional.log_softmax(logits, -1, dtype=dtype).transpose(0, 1),
+        torch.tensor([x for target in targets for x in target], dtype=torch.long, device=device),
+        torch.tensor(frames),
         torch.tensor(counts),
         blank=blank,
         reduction="none",
         zero_infinity=False,
     )
-    weights = torch.tensor([max(1, count) for count in counts], dtype=dtype, device=logits.device)
-    return CTCLoss((losses / weights).mean(), len(kept), bad)
+    weights = torch.tensor([max(1, count) for count in counts], dtype=dtype, device=device)
+    return (losses / weights).mean()
 
 
 def _check(
