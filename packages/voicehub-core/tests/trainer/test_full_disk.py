@@ -1,4 +1,4 @@
-"""The disk refuses while a checkpoint is written in the background: the run says why and resumes."""
+"""The disk refuses a checkpoint written in the background: the run says why, and resumes."""
 
 from __future__ import annotations
 
