@@ -12,19 +12,24 @@ from pathlib import Path
 from barkit import ROOT, Outcome, Skipped, bar
 
 SWEEP = ROOT / "packages" / "voicehub-core" / "tests" / "checkpoints" / "faults" / "sweep.py"
-EVERY = {"writer": 1, "trainer": 5, "artifact": 1}
-"""The Trainer's writes are the writer's, in a thread: every fifth of them is struck there."""
+RARE = ["open", "fsync", "rename", "mkdir", "unlink"]
+SWEEPS: dict[str, list[tuple[list[str], int]]] = {
+    "writer": [(["write"], 1), (RARE, 1)],
+    # Its writes are the writer's, in a thread: every fifth of them is struck here.
+    "trainer": [(["write"], 5), (RARE, 1)],
+    "artifact": [(["write"], 1), (RARE, 1)],
+}
+"""Operations and strides by what is saved through."""
 
 
-def sweep(through: str, scratch: Path) -> dict[str, dict[str, int]]:
+def sweep(through: str, calls: list[str], every: int, scratch: Path) -> dict[str, dict[str, int]]:
     """Strikes by operation and error. In memory where possible: thousands of saves are made."""
     memory = Path("/dev/shm")
     place = memory if os.access(memory, os.W_OK) else scratch
     with tempfile.TemporaryDirectory(dir=place) as directory:
         command = [sys.executable, str(SWEEP), directory, "--through", through]
-        result = subprocess.run(
-            [*command, "--every", str(EVERY[through])], capture_output=True, text=True, check=False
-        )
+        options = ["--every", str(every), "--call", *calls]
+        result = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     if result.returncode == 77:
         raise Skipped(result.stderr.strip())
     if result.returncode != 0:
@@ -35,7 +40,11 @@ def sweep(through: str, scratch: Path) -> dict[str, dict[str, int]]:
 
 @bar("faults", "the k-th write, fsync, rename, ... fails or kills, every k: the newest is sound")
 def faults(scratch: Path) -> Outcome:
-    strikes = {through: sweep(through, scratch) for through in EVERY}
+    strikes: dict[str, dict[str, dict[str, int]]] = {}
+    for through, parts in SWEEPS.items():
+        strikes[through] = {}
+        for calls, every in parts:
+            strikes[through].update(sweep(through, calls, every, scratch))
     counts = {
         through: sum(kind["struck"] for kind in kinds.values())
         for through, kinds in strikes.items()
