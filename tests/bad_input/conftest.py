@@ -22,7 +22,6 @@ SMALL = (
     "model.attention_every=0",
     "model.num_heads=1",
     "training.max_steps=1",
-    "training.per_device_eval_batch_size=4",
 )
 
 

@@ -38,6 +38,11 @@ def test_settings_that_contradict_each_other(corpus: Any, train: Any) -> None:
     assert "fp16" in message and "bf16" in message
 
 
+def test_a_setting_that_nothing_here_reads(corpus: Any, train: Any) -> None:
+    message = message_of(train("training.per_device_eval_batch_size=1"), 2)
+    assert "data.eval_padded_seconds" in message
+
+
 def test_a_preset_that_does_not_exist(corpus: Any, train: Any) -> None:
     message = message_of(train(preset="asr-ctc/tinny"), 2)
     assert "asr-ctc/tiny" in message

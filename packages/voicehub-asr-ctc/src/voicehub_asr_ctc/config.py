@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from typing_extensions import Self
 
+from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub_data.config import (
     AugmentConfig,
@@ -242,6 +243,24 @@ class CTCRunConfig(RunConfig):
     """What both kinds of models share."""
 
     data: CTCDataConfig
+
+    @model_validator(mode="after")
+    def _batches_have_one_home(self) -> Self:
+        """Batch settings that the plans of this family would not read are refused."""
+        default = TrainingArguments()
+        training, batches = self.training, self.data.batches
+        instead = {
+            "per_device_eval_batch_size": "data.eval_padded_seconds",
+            "dataloader_drop_last": "data.batches",
+        }
+        if batches.batch_size is not None or batches.max_padded_seconds is not None:
+            instead["per_device_train_batch_size"] = (
+                "data.batches.max_padded_seconds and data.batches.max_batch_size"
+            )
+        for name, home in instead.items():
+            if getattr(training, name) != getattr(default, name):
+                raise ValueError(f"training.{name} is not read here: set {home} instead")
+        return self
 
 
 class LogMelRunConfig(CTCRunConfig):

@@ -203,11 +203,10 @@ def _train_plan(config: CTCRunConfig, dataset: CTCDataset) -> BatchPlan:
 
 def _eval_plan(config: CTCRunConfig, dataset: CTCDataset) -> BatchPlan:
     """Similar durations together; a row over the cap is a batch of its own."""
-    durations = dataset.planning_durations
-    cap = max(config.data.eval_padded_seconds, *durations)
+    cap = config.data.eval_padded_seconds
     return plan_from(
         BatchConfig(max_padded_seconds=cap),
-        durations,
+        [min(duration, cap) for duration in dataset.planning_durations],
         seed=0,
         shuffle=False,
         ids=dataset.speech.ids,

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from voicehub.data.plan import FixedSizePlan
 from voicehub.errors import DataError
 from voicehub.trainer.trainer import Trainer
 
@@ -175,3 +176,17 @@ def test_columns_that_forward_does_not_take_are_dropped_and_told(
     assert len(messages) == 1 and "speaker" in messages[0]
     with pytest.raises(TypeError, match="speaker"):
         toy.run(trainer={"data_collator": collate}, max_steps=1, remove_unused_columns=False)
+
+
+def test_a_plan_serves_the_split_it_was_made_for_alone(toy: Any) -> None:
+    torch.manual_seed(0)
+    own, other = toy.Frames(4), toy.Frames(9, seed=3)
+    trainer = Trainer(
+        model=toy.FrameRegressor(),
+        args=toy.arguments(),
+        data_collator=toy.collate,
+        eval_dataset=own,
+        eval_plans={"eval": FixedSizePlan(4, 2, seed=0, shuffle=False)},
+    )
+    assert trainer.evaluate()["eval_samples"] == 4
+    assert trainer.evaluate(other)["eval_samples"] == 9

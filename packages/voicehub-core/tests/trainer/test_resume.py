@@ -326,3 +326,65 @@ def test_a_warm_start_takes_the_weights_alone(toy: Any, tmp_path: Path) -> None:
     for name, value in first.adapter.state_dict().items():
         assert torch.equal(fresh.adapter.state_dict()[name], value)
     assert fresh.train().global_step == 1
+
+
+class StopGently(TrainerCallback):
+    """As Ctrl-C in the command line: ends the run after an update."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
+        control.should_training_stop |= state.global_step == self.step
+
+
+def test_a_run_that_was_stopped_logs_the_same_when_it_goes_on(toy: Any, tmp_path: Path) -> None:
+    def part(name: str, *callbacks: Any, **options: Any) -> Trainer:
+        torch.manual_seed(0)
+        return toy.run(  # type: ignore[no-any-return]
+            model=toy.FrameRegressor(dropout=0.2),
+            train=toy.Frames(22),
+            trainer={"callbacks": list(callbacks)},
+            output_dir=str(tmp_path / name),
+            max_steps=8,
+            save_strategy="steps",
+            save_steps=100,
+            logging_steps=5,
+            **options,
+        )
+
+    whole = part("whole")
+    part("cut", StopGently(3))
+    assert_equal(whole, part("cut", resume=True))
+
+
+def test_a_directory_of_another_run_is_refused(toy: Any, tmp_path: Path) -> None:
+    data = toy.Frames(22)
+    run(toy, tmp_path / "first", data)
+    run(toy, tmp_path / "second", data)
+    metrics = (tmp_path / "second" / "metrics.jsonl").read_text()
+    with pytest.raises(FileExistsError, match="of run"):
+        run(toy, tmp_path / "second", data, resume=str(tmp_path / "first" / "checkpoint-4"))
+    assert (tmp_path / "second" / "metrics.jsonl").read_text() == metrics
+
+
+def test_a_best_checkpoint_left_behind_is_forgotten(toy: Any, tmp_path: Path) -> None:
+    best = {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": True}
+
+    def part(name: str, **options: Any) -> Trainer:
+        torch.manual_seed(0)
+        return toy.run(  # type: ignore[no-any-return]
+            model=toy.FrameRegressor(),
+            train=toy.Frames(22),
+            trainer={"eval_dataset": toy.Frames(3, seed=5)},
+            output_dir=str(tmp_path / name),
+            max_steps=6,
+            save_strategy="steps",
+            save_steps=1,
+            **best,
+            **options,
+        )
+
+    part("first")
+    moved = part("second", resume=str(tmp_path / "first" / "checkpoint-4"))
+    assert moved.state.best_model_checkpoint in ("checkpoint-5", "checkpoint-6")

@@ -347,3 +347,32 @@ def test_a_stream_trains_for_max_steps(toy: Any, workers: int) -> None:
         toy.run(train=Stream(toy.Frames(10)))
     with pytest.raises(DataError, match="no batch"):
         toy.run(train=Stream(toy.Frames(0)), max_steps=2)
+
+
+def test_a_plateau_without_its_metric_is_named(toy: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"'wer' was not computed"):
+        run_scripted(
+            toy, [1.0], max_steps=1, lr_scheduler_type="plateau", metric_for_best_model="wer"
+        )
+
+
+def test_a_mask_of_infinities_is_no_reason_not_to_save(toy: Any) -> None:
+    class Masked(toy.FrameRegressor):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("causal", torch.full((3, 3), float("-inf")).triu(1))
+
+    trainer = toy.run(model=Masked(), max_steps=2, save_strategy="steps", save_steps=1)
+    assert (trainer.run_dir / "checkpoint-2" / ".complete").exists()
+
+
+def test_samples_are_counted_as_read(toy: Any) -> None:
+    class Ones(UnevenPlan):
+        def batches(self, epoch: int) -> list[list[int]]:
+            return [[0, 1, 2, 3, 4]]
+
+        def num_batches(self, epoch: int) -> int:
+            return 1
+
+    trainer = toy.run(trainer={"train_plan": Ones()}, num_train_epochs=3)
+    assert trainer._run.loop.samples_read == 15

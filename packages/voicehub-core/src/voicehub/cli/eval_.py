@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from voicehub.cli.options import DeviceOption, JsonOption
-from voicehub.cli.output import finish, jsonable, say
+from voicehub.cli.output import UsageError, finish, jsonable, say
 from voicehub.cli.tables import table
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ def evaluate(
     """Measure a recogniser on a manifest: error rates, dropped rows, the worst rows."""
     from voicehub.cli.recognisers import load_recogniser
 
+    if predictions is not None:
+        _check_writable(predictions)
     model = load_recogniser(model_dir, model_type=model_type, device=device)
     # Greedy is every recogniser's default; only a wider beam is passed on.
     options: dict[str, Any] = {"beam_size": beam_size} if beam_size > 1 else {}
@@ -52,6 +54,17 @@ def evaluate(
         "dropped": report.dropped,
     }
     finish(result, json_mode=json_, human=_text(report, show))
+
+
+def _check_writable(path: Path) -> None:
+    """Find out before the evaluation, which takes long, that its rows could not be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.open("a").close()
+    except OSError as error:
+        raise UsageError(
+            f"--predictions {path} cannot be written: {error.strerror or error}."
+        ) from None
 
 
 def _write_rows(path: Path, report: EvaluationReport) -> None:

@@ -238,8 +238,10 @@ def _final_metrics(trainer: Trainer, experiment: Experiment) -> dict[str, float]
         return {}
     args, state = trainer.args, trainer.state
     if state.last_evaluation_step == state.global_step and not args.load_best_model_at_end:
-        rows = [row for row in state.log_history if figures.evaluation_metrics(row)]
-        metrics = figures.evaluation_metrics(rows[-1])
+        metrics = {}
+        for row in state.log_history:  # raw and averaged weights have rows of their own
+            if row["step"] == state.last_evaluation_step:
+                metrics.update(figures.evaluation_metrics(row))
     else:
         metrics = figures.evaluation_metrics(trainer.evaluate())
     if len(experiment.eval_datasets) == 1:  # the mean over one split says the same twice

@@ -22,6 +22,21 @@ def metric_value(metrics: Mapping[str, float], name: str) -> float | None:
     return None
 
 
+def required_metric(metrics: Mapping[str, float], name: str) -> float:
+    """The value of a metric that a run depends on.
+
+    Raises:
+        ConfigurationError: it is not among those computed.
+    """
+    value = metric_value(metrics, name)
+    if value is None:
+        raise ConfigurationError(
+            f"metric_for_best_model='{name}' was not computed; this evaluation gave "
+            f"{', '.join(sorted(metrics))}.{did_you_mean(name, metrics)}"
+        )
+    return value
+
+
 def update_best(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
     """Record a new best evaluation in ``state``; NaN and infinity are never the best.
 
@@ -32,12 +47,7 @@ def update_best(args: TrainingArguments, state: TrainerState, metrics: Mapping[s
         ConfigurationError: the watched metric is not among those computed.
     """
     name = args.metric_for_best_model or "loss"
-    value = metric_value(metrics, name)
-    if value is None:
-        raise ConfigurationError(
-            f"metric_for_best_model='{name}' was not computed; this evaluation gave "
-            f"{', '.join(sorted(metrics))}.{did_you_mean(name, metrics)}"
-        )
+    value = required_metric(metrics, name)
     if not math.isfinite(value):
         logger.warning("%s is %s at step %d: not considered best.", name, value, state.global_step)
         return False

@@ -56,6 +56,7 @@ class TrainingLoop:
         self.horizon = horizon
         self.progress = progress
         self.actions = actions
+        self.samples_read = 0  # by this process
         self._last_save = state.global_step  # a resumed run stands at a saved step
 
     def run(self) -> None:
@@ -110,6 +111,7 @@ class TrainingLoop:
         state = self.state
         self.actions.fire("on_step_begin")
         for batch in batches:
+            self.samples_read += batch.size
             self.progress.add_batch(batch.size, batch.info)
         result = self.window.run(Window(batches, state.global_step, state.epoch))
         state.train_batch_cursor += len(batches)
@@ -213,11 +215,15 @@ class TrainingLoop:
         self.actions.log(row)
 
     def _finish(self) -> None:
-        """The last log row and the last checkpoint, where the intervals did not fall due."""
-        if self.args.logging_strategy != "no":
-            self._log()
+        """The last checkpoint and the last log row, where the intervals did not fall due.
+
+        In this order: the checkpoint keeps the sums of a log window that is not over, so that a
+        run which was only stopped logs the same rows when it goes on.
+        """
         if self.args.save_strategy != "no" and self._last_save != self.state.global_step:
             self.actions.save()
+        if self.args.logging_strategy != "no":
+            self._log()
 
     def _add_waiting_time(self, seconds: float) -> None:
         self.progress.waited += seconds

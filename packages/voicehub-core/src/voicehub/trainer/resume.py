@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from voicehub.checkpoints.layout import latest_checkpoint
+from voicehub.checkpoints.layout import latest_checkpoint, list_checkpoints
 from voicehub.checkpoints.random_state import restore_random_state
 from voicehub.checkpoints.reader import Checkpoint
+from voicehub.checkpoints.rotation import checkpoint_run_id
 from voicehub.checkpoints.signature import compare_signatures
 from voicehub.errors import CheckpointError, CheckpointMismatchError
 from voicehub.optim.bundle import SchedulerBundle
@@ -24,6 +26,8 @@ from voicehub.trainer.fingerprint import describe_object
 from voicehub.trainer.horizon import Horizon
 from voicehub.trainer.progress import LogWindow
 from voicehub.trainer.state import TrainerState
+
+logger = logging.getLogger(__name__)
 
 _WARM_START = (
     "To start a new run from these weights alone, load them into the model "
@@ -151,6 +155,34 @@ def check_same_run(checkpoint: Checkpoint, current: dict[str, Any]) -> None:
         f"'{checkpoint.path.name}' belongs to another plan than this run, so resuming would not "
         f"be exact:\n{shown}{more}\nRestore these settings to resume. {_WARM_START}"
     )
+
+
+def check_same_directory(checkpoint: Checkpoint, run_dir: Path) -> None:
+    """Refuse to go on in a directory that holds checkpoints of another run.
+
+    Raises:
+        FileExistsError: it does; saving there would collide with them later.
+    """
+    for other in list_checkpoints(run_dir):
+        owner = checkpoint_run_id(other)
+        if owner != checkpoint.run_id:
+            raise FileExistsError(
+                f"'{run_dir}' holds {other.name} of run {owner}, but '{checkpoint.path}' is of run "
+                f"{checkpoint.run_id}. Resume into the directory of its own run, or an empty one."
+            )
+
+
+def forget_absent_best(state: TrainerState, run_dir: Path) -> None:
+    """A resume into another directory leaves the best checkpoint behind: the search starts anew."""
+    name = state.best_model_checkpoint
+    if name is not None and not (run_dir / name).is_dir():
+        logger.warning(
+            "The best checkpoint so far, %s, is not in '%s': the best is looked for among what "
+            "follows.",
+            name,
+            run_dir,
+        )
+        state.best_model_checkpoint = state.best_metric = state.best_global_step = None
 
 
 def restore(

@@ -13,6 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.checkpoints.layout import checkpoint_name, list_checkpoints
 from voicehub.checkpoints.litter import discard_checkpoint
@@ -68,6 +71,7 @@ class CheckpointSaver:
         self.extra_files = extra_files
         self.on_saved = on_saved
         self._buffers = SnapshotBuffers()
+        self._infinite = infinite_by_design(graph.adapter.module)
         self._writer: BackgroundWriter | None = None
 
     def save(self, state: TrainerState) -> None:
@@ -123,6 +127,7 @@ class CheckpointSaver:
         adapter = self.graph.adapter
         return CheckpointPayload(
             tensors=adapter.state_dict(),
+            allow_non_finite=self._infinite,
             optimizer=self.graph.optimizers.state_dict(),
             scheduler=self.schedulers.state_dict(),
             scaler=None if self.scaler is None else self.scaler.state_dict(),
@@ -142,6 +147,23 @@ class CheckpointSaver:
             },
             extra_files=self.extra_files,
         )
+
+
+def infinite_by_design(module: nn.Module) -> frozenset[str]:
+    """Names of buffers that are not finite before any update: attention masks and the like."""
+    return frozenset(
+        name
+        for name, buffer in module.named_buffers()
+        if buffer.is_floating_point() and not bool(torch.isfinite(buffer).all())
+    )
+
+
+def put_previous_aside(directory: Path) -> None:
+    """Keep what an earlier run left as ``<name>.previous``, in the place of an older one."""
+    if directory.exists():
+        previous = directory.with_name(f"{directory.name}.previous")
+        shutil.rmtree(previous, ignore_errors=True)
+        directory.rename(previous)
 
 
 @contextlib.contextmanager

@@ -15,6 +15,7 @@ from voicehub.trainer import composition, passes, resume, saving
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.horizon import Horizon, plan_horizon
 from voicehub.trainer.loop import LoopActions, TrainingLoop
+from voicehub.trainer.nonfinite import DIRECTORY as DUMPS_DIRECTORY
 from voicehub.trainer.nonfinite import NonFiniteDumps
 from voicehub.trainer.progress import LogWindow
 from voicehub.trainer.window import AccumulationWindow
@@ -62,6 +63,7 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
     if resume_from:
         checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, trainer.run_dir))
         resume.check_same_run(checkpoint, identity)
+        resume.check_same_directory(checkpoint, trainer.run_dir)
         trainer.state = resume.restore(
             checkpoint,
             graph=graph,
@@ -71,7 +73,10 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
             callbacks=trainer.callbacks,
             progress=parts.progress,
         )
+        resume.forget_absent_best(trainer.state, trainer.run_dir)
         run_id, restored_from = checkpoint.run_id, checkpoint.path
+    else:
+        saving.put_previous_aside(trainer.run_dir / DUMPS_DIRECTORY)
     remove_litter(trainer.run_dir, run_id)
     saving.recover_directories(trainer.run_dir)
     trainer.state.max_steps = parts.horizon.max_steps

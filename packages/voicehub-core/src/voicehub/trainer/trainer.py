@@ -25,7 +25,7 @@ from voicehub.strategies.registry import resolve_strategy
 from voicehub.trainer import composition, passes, saving
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.averaging import EMACallback, Weights, averaged_tensors, weights_in_use
-from voicehub.trainer.best import update_best
+from voicehub.trainer.best import required_metric, update_best
 from voicehub.trainer.callbacks import CallbackHandler, EarlyStoppingCallback, TrainerCallback
 from voicehub.trainer.custom_loss import LossFunction, make_custom_loss
 from voicehub.trainer.evaluation import (
@@ -441,7 +441,11 @@ class Trainer:
 
     def _run_split(self, dataset: Any, name: str, *, keep_predictions: bool) -> SplitResult:
         graph = self.graph
-        plan = self.eval_plans.get(name) or default_plan(dataset, self.args, training=False)
+        # A plan belongs to the split it was made for, not to whatever is evaluated under its name.
+        own = self.eval_dataset
+        own = own.get(name) if isinstance(own, Mapping) else own
+        planned = self.eval_plans.get(name) if dataset is own else None
+        plan = planned or default_plan(dataset, self.args, training=False)
         evaluator = Evaluator(
             model=graph.model,
             adapter=graph.adapter,
@@ -461,8 +465,8 @@ class Trainer:
         assert self._run is not None
         metrics = self.evaluate()
         if self.args.lr_scheduler_type == "plateau":
-            name = f"eval_{(self.args.metric_for_best_model or 'loss').removeprefix('eval_')}"
-            self._run.schedulers.step_metric(metrics[name])
+            name = self.args.metric_for_best_model or "loss"
+            self._run.schedulers.step_metric(required_metric(metrics, name))
         return self.args.wants_best_model and update_best(self.args, self.state, metrics)
 
     def save_checkpoint(self) -> None:
@@ -488,11 +492,12 @@ class Trainer:
 
     def _train_metrics(self, seconds: float, first_step: int) -> dict[str, float]:
         steps = self.state.global_step
-        batch = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
-        rate = (steps - first_step) / max(seconds, 1e-9)
+        assert self._run is not None
+        seconds = max(seconds, 1e-9)
+        samples = self._run.loop.samples_read * self.strategy.world_size
         return {
             "train_runtime": seconds,
-            "train_steps_per_second": rate,
-            "train_samples_per_second": rate * batch * self.strategy.world_size,
+            "train_steps_per_second": (steps - first_step) / seconds,
+            "train_samples_per_second": samples / seconds,
             "train_loss": self.state.loss_total / max(1, steps),
         }

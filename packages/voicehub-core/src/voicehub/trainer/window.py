@@ -256,7 +256,8 @@ class AccumulationWindow:
                 f"Phase '{context.phase.name}' gave num_items for some micro-batches of a window "
                 "and not for others."
             )
-        if items is None and self._needs_items and self.custom_loss is None:
+        counted = self.custom_loss is not None and self.custom_loss.is_normalised
+        if items is None and self._needs_items and not counted:
             raise RecipeError(
                 f"oom_retry_halves: phase '{context.phase.name}' gives no num_items, so halves of "
                 "its micro-batches would not have the same gradient. Return num_items with the "
