@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from voicehub.trainer.state import TrainerState
 from voicehub.trainer.window import UpdateResult
 
 
@@ -85,3 +86,16 @@ class LogWindow:
         for name, value in state.items():
             setattr(self, name, value)
         self._restart_clock()
+
+
+def run_metrics(
+    state: TrainerState, *, seconds: float, first_step: int, samples: int
+) -> dict[str, float]:
+    """Speed of what this process did of a run, and the mean loss of the whole run."""
+    seconds = max(seconds, 1e-9)
+    return {
+        "train_runtime": seconds,
+        "train_steps_per_second": (state.global_step - first_step) / seconds,
+        "train_samples_per_second": samples / seconds,
+        "train_loss": state.loss_total / max(1, state.global_step),
+    }

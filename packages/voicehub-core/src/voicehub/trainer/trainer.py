@@ -50,6 +50,7 @@ from voicehub.trainer.health import HealthCallback
 from voicehub.trainer.media import Media
 from voicehub.trainer.metrics_file import MetricsFile
 from voicehub.trainer.model_files import model_files
+from voicehub.trainer.progress import run_metrics
 from voicehub.trainer.reporters import make_reporters
 from voicehub.trainer.start import StartedRun, start_run
 from voicehub.trainer.state import TrainerControl, TrainerState
@@ -261,7 +262,12 @@ class Trainer:
             raise
         finally:
             self._run.feed.close()
-        metrics = self._train_metrics(time.perf_counter() - began, first_step)
+        metrics = run_metrics(
+            self.state,
+            seconds=time.perf_counter() - began,
+            first_step=first_step,
+            samples=self._run.loop.samples_read * self.strategy.world_size,
+        )
         self.fire("on_train_end", metrics=metrics)
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
 
@@ -489,15 +495,3 @@ class Trainer:
         if self.averaging is not None:
             self.callbacks.load_state_of(self.averaging, best.runtime()["callbacks"])
         logger.info("Loaded the best weights, of %s.", name)
-
-    def _train_metrics(self, seconds: float, first_step: int) -> dict[str, float]:
-        steps = self.state.global_step
-        assert self._run is not None
-        seconds = max(seconds, 1e-9)
-        samples = self._run.loop.samples_read * self.strategy.world_size
-        return {
-            "train_runtime": seconds,
-            "train_steps_per_second": (steps - first_step) / seconds,
-            "train_samples_per_second": samples / seconds,
-            "train_loss": self.state.loss_total / max(1, steps),
-        }
