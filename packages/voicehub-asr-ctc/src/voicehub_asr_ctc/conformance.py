@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import wave
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -64,9 +65,9 @@ class _CTCCase(ConformanceCase):
         """Return a fresh adapter."""
         return AutoTrainingAdapter.from_model(self.wrapper(dropout))
 
+    @abstractmethod
     def wrapper(self, dropout: float) -> CTCRecogniser:
         """Return a lazy model wrapper."""
-        raise NotImplementedError
 
     @property
     def front_end(self) -> FrontEnd:
