@@ -1,0 +1,8 @@
+"""Speaker embeddings for VoiceHub.
+
+Importing this package loads nothing else.
+"""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
