@@ -50,7 +50,9 @@ def tests(session: nox.Session) -> None:
     """All tests, import contracts included: `nox -s tests -- -k name` picks some."""
     # The models of the tests are so small that a second thread costs more than it gives.
     threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
-    command = [prepare(session), "-m", "pytest", *session.posargs]
+    # One process a core; the tests of one file stay together, so that they share its fixtures.
+    spread = ["-n", "auto", "--dist", "loadfile"]
+    command = [prepare(session), "-m", "pytest", *spread, *session.posargs]
     session.run(*command, external=True, env=threads)
 
 
