@@ -87,8 +87,9 @@ def test_derived_defaults() -> None:
         eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True
     )
     assert (best.metric_for_best_model, best.greater_is_better) == ("loss", False)
-    wer = TrainingArguments(eval_strategy="epoch", metric_for_best_model="wer")
-    assert wer.greater_is_better is False
+    for name in ("wer", "eval_dev_eer", "min_dcf", "probe_error"):
+        lower = TrainingArguments(eval_strategy="epoch", metric_for_best_model=name)
+        assert lower.greater_is_better is False
     accuracy = TrainingArguments(eval_strategy="epoch", metric_for_best_model="accuracy")
     assert accuracy.greater_is_better is True
 

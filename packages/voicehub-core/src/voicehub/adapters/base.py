@@ -15,6 +15,7 @@ from voicehub.adapters.activation_checkpointing import enable_checkpointing
 from voicehub.adapters.components import resolve_path
 from voicehub.adapters.context import TrainingContext
 from voicehub.adapters.description import describe_graph, describe_routes
+from voicehub.adapters.evaluation import KeptRows, MetricAccumulator
 from voicehub.adapters.fallbacks import fallback_objective
 from voicehub.adapters.freezing import frozen_modules
 from voicehub.adapters.graph import build_graph, load_model, plans_for_routes
@@ -34,9 +35,10 @@ class TrainingAdapter:
     """Executes the recipe of a ``ModelTrainingSpec`` on a model.
 
     A family overrides what its recipe needs, usually one or two of: ``training_step_loss``,
-    ``evaluation_rows``, ``evaluation_metrics``, ``on_before_optimizer_step``,
-    ``on_optimizer_step``, ``recipe_state_dict``, ``load_recipe_state_dict``,
-    ``resume_configuration`` and ``save_pretrained``. All else is for the Trainer.
+    ``evaluation_rows``, ``evaluation_metrics``, ``metric_accumulator``,
+    ``on_before_optimizer_step``, ``on_optimizer_step``, ``recipe_state_dict``,
+    ``load_recipe_state_dict``, ``resume_configuration`` and ``save_pretrained``. All else is for
+    the Trainer.
 
     Class attributes:
         RECIPE_VERSION: Raise it when the recipe changes such that old checkpoints no longer fit.
@@ -318,6 +320,17 @@ class TrainingAdapter:
     def evaluation_metrics(self, rows: Sequence[Any]) -> dict[str, float]:
         """Override point: metrics over the rows of a whole evaluation set."""
         return {}
+
+    def metric_accumulator(self, split: str) -> MetricAccumulator:
+        """Override point: what takes the rows of a split batch by batch, and gives its metrics.
+
+        The default keeps all rows for ``evaluation_metrics``. Override it where the rows of a large
+        set would not fit, or where the metrics depend on the split (a list of trials).
+
+        Args:
+            split: The name of the evaluation set; ``eval`` for a single one.
+        """
+        return KeptRows(self.evaluation_metrics)
 
     def optimizer_groups(
         self, name: str, named_parameters: NamedParameters, args: Any

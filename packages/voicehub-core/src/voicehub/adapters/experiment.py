@@ -11,6 +11,7 @@ from voicehub.models.results import PredictionRow
 
 if TYPE_CHECKING:
     from voicehub.adapters.base import TrainingAdapter
+    from voicehub.adapters.evaluation import EvaluationTask
     from voicehub.data.plan import BatchPlan
 
 
@@ -47,6 +48,7 @@ class Experiment:
         data_collator: Batches samples; None takes the adapter's.
         train_plan, eval_plans: Batch plans; None gives batches of a fixed size.
         callbacks: Callbacks of the family.
+        evaluation_tasks: What evaluations measure or show beside their splits.
         processing_class: Saved with the model, never applied to data.
         data_report: What was kept and dropped, by split.
         record: What the run's record keeps: manifest digests, model revision, adapter code digest.
@@ -62,6 +64,7 @@ class Experiment:
     train_plan: BatchPlan | None = None
     eval_plans: dict[str, BatchPlan] = field(default_factory=dict)
     callbacks: list[Any] = field(default_factory=list)
+    evaluation_tasks: list[EvaluationTask] = field(default_factory=list)
     processing_class: Any = None
     data_report: list[SplitReport] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)

@@ -117,6 +117,7 @@ def _build_trainer(
         training_adapter=experiment.adapter,
         train_plan=experiment.train_plan,
         eval_plans=experiment.eval_plans,
+        evaluation_tasks=experiment.evaluation_tasks,
     )
 
 

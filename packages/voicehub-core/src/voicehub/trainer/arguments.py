@@ -29,6 +29,9 @@ _SECTIONS = {
     for name, rule in (("freeze", FreezeRule), ("param_groups", ParamGroupRule))
 }
 
+# How the names of metrics end that are the better the smaller they are.
+_LOWER_IS_BETTER = ("loss", "error", "wer", "cer", "eer", "dcf", "mcd", "distortion", "rmse")
+
 # Names that users of other trainers write, and what to do here instead.
 NOT_SETTINGS = {
     "do_train": "call trainer.train()",
@@ -211,7 +214,7 @@ class TrainingArguments:
             metric = self.metric_for_best_model or "loss"
             object.__setattr__(self, "metric_for_best_model", metric)
             if self.greater_is_better is None:
-                lower = metric.endswith(("loss", "wer", "cer", "eer", "error"))
+                lower = metric.endswith(_LOWER_IS_BETTER)
                 object.__setattr__(self, "greater_is_better", not lower)
         return self
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.adapters.context import TrainingContext
+from voicehub.adapters.evaluation import EvaluationContext, EvaluationTask, MetricAccumulator
 from voicehub.adapters.outputs import SpeechTrainingOutput
 from voicehub.checkpoints.random_state import capture_random_state, restore_random_state
-from voicehub.errors import DataError
+from voicehub.errors import ConfigurationError, DataError
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.micro_batch import MicroBatch
@@ -52,11 +53,11 @@ class SplitResult:
 
 @dataclass
 class _Totals:
+    accumulator: MetricAccumulator
     loss: float = 0.0
     weight: float = 0.0
     samples: int = 0
     components: dict[str, float] = field(default_factory=dict)
-    rows: list[Any] = field(default_factory=list)
     predictions: list[np.ndarray[Any, Any]] = field(default_factory=list)
     labels: list[np.ndarray[Any, Any]] = field(default_factory=list)
 
@@ -98,7 +99,9 @@ class Evaluator:
         self.preprocess_logits = preprocess_logits
         self.on_batch = on_batch
 
-    def run(self, feed: DataFeed, *, loss_only: bool, keep_predictions: bool) -> SplitResult:
+    def run(
+        self, feed: DataFeed, split: str, *, loss_only: bool, keep_predictions: bool
+    ) -> SplitResult:
         """Evaluate one split.
 
         ``loss`` is the mean over items where outputs carry ``num_items`` and over samples where
@@ -107,7 +110,7 @@ class Evaluator:
         Raises:
             DataError: the split gave no batch.
         """
-        totals = _Totals()
+        totals = _Totals(self.adapter.metric_accumulator(split))
         began = time.perf_counter()
         with evaluation_mode(self.adapter):
             for batch in feed.batches(0):
@@ -136,7 +139,7 @@ class Evaluator:
             self._add_loss(output, batch, totals)
         if loss_only:
             return
-        totals.rows.extend(
+        totals.accumulator.add(
             self.strategy.gather_for_metrics(
                 self.adapter.evaluation_rows(output, batch.inputs, batch.info)
             )
@@ -178,11 +181,35 @@ class Evaluator:
                 metrics[f"loss/{name}"] = value / totals.weight
         if loss_only:
             return metrics
-        metrics.update(self.adapter.evaluation_metrics(totals.rows))
+        metrics.update(totals.accumulator.compute())
         if self.compute_metrics is not None:
             prediction = EvalPrediction(_joined(totals.predictions), _joined(totals.labels))
             metrics.update({k: float(v) for k, v in self.compute_metrics(prediction).items()})
         return metrics
+
+
+def run_tasks(
+    tasks: Sequence[EvaluationTask], context: EvaluationContext, known: Mapping[str, float]
+) -> dict[str, float]:
+    """Run what is measured beside the splits, and return its metrics with their prefix.
+
+    Args:
+        known: Metrics of the splits; a task must not measure under one of their names.
+
+    Raises:
+        ConfigurationError: two metrics have one name.
+    """
+    found: dict[str, float] = {}
+    with evaluation_mode(context.adapter):
+        for task in tasks:
+            for name, value in prefixed(task.run(context), context.prefix).items():
+                if name in known or name in found:
+                    raise ConfigurationError(
+                        f"The evaluation task '{task.name or type(task).__name__}' measures "
+                        f"'{name}', which this evaluation has already. Rename one of them."
+                    )
+                found[name] = float(value)
+    return found
 
 
 def _numpy(value: Any) -> np.ndarray[Any, Any]:

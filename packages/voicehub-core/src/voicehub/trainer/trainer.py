@@ -13,21 +13,22 @@ from typing import Any, NamedTuple
 from torch.optim import Optimizer
 
 from voicehub.adapters.base import TrainingAdapter
+from voicehub.adapters.evaluation import EvaluationContext, EvaluationTask
 from voicehub.checkpoints.reader import open_checkpoint
 from voicehub.data.plan import BatchPlan
 from voicehub.errors import ConfigurationError
 from voicehub.optim.schedules import Scheduler
 from voicehub.passes.contract import OptimizationContext
 from voicehub.passes.plan import MANIFEST_FILE, OptimizationPlan
-from voicehub.plugins import hooks
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.strategies.registry import resolve_strategy
 from voicehub.trainer import composition, passes, saving
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.averaging import EMACallback, Weights, averaged_tensors, weights_in_use
 from voicehub.trainer.best import required_metric, update_best
-from voicehub.trainer.callbacks import CallbackHandler, EarlyStoppingCallback, TrainerCallback
+from voicehub.trainer.callbacks import CallbackHandler, TrainerCallback
 from voicehub.trainer.custom_loss import LossFunction, make_custom_loss
+from voicehub.trainer.default_callbacks import default_callbacks
 from voicehub.trainer.evaluation import (
     ComputeMetrics,
     Evaluator,
@@ -36,6 +37,7 @@ from voicehub.trainer.evaluation import (
     SplitResult,
     means_over_splits,
     prefixed,
+    run_tasks,
 )
 from voicehub.trainer.feed import (
     Collator,
@@ -45,13 +47,9 @@ from voicehub.trainer.feed import (
     default_plan,
     require_dataset,
 )
-from voicehub.trainer.freezing import FreezeCallback
-from voicehub.trainer.health import HealthCallback
 from voicehub.trainer.media import Media
-from voicehub.trainer.metrics_file import MetricsFile
 from voicehub.trainer.model_files import model_files
 from voicehub.trainer.progress import run_metrics
-from voicehub.trainer.reporters import make_reporters
 from voicehub.trainer.start import StartedRun, start_run
 from voicehub.trainer.state import TrainerControl, TrainerState
 
@@ -93,6 +91,7 @@ class Trainer:
         optimization_context: where the plan is applied; derived from the run by default.
         train_plan: order and batches of the training data; fixed-size shuffled by default.
         eval_plans: plans of the evaluation splits by name (``"eval"`` for a single one).
+        evaluation_tasks: what evaluations measure or show beside their splits.
 
     Raises:
         ConfigurationError: two arguments contradict each other.
@@ -122,6 +121,7 @@ class Trainer:
         *,
         train_plan: BatchPlan | None = None,
         eval_plans: Mapping[str, BatchPlan] | None = None,
+        evaluation_tasks: Sequence[EvaluationTask] = (),
     ) -> None:
         self.args = args if args is not None else TrainingArguments()
         if not isinstance(self.args, TrainingArguments):
@@ -138,6 +138,7 @@ class Trainer:
         self.preprocess_logits_for_metrics = preprocess_logits_for_metrics
         self.train_plan = train_plan
         self.eval_plans = dict(eval_plans or {})
+        self.evaluation_tasks = tuple(evaluation_tasks)
         self.strategy = resolve_strategy(training_strategy, self.args)
         self.optimization_plan = passes.choose_plan(
             optimization_plan, optimization_context, self.args
@@ -155,29 +156,14 @@ class Trainer:
         )
         self.control = TrainerControl()
         self.averaging = EMACallback(self.args) if self.args.ema_decay is not None else None
-        self.callbacks = CallbackHandler(self._default_callbacks() + list(callbacks or ()))
+        self.callbacks = CallbackHandler(
+            [*default_callbacks(self.args, self.averaging, self.alert), *(callbacks or ())]
+        )
         self._graph: composition.Graph | None = None
         self._run: StartedRun | None = None
         self._final_model: tuple[int, Path] | None = None
         self.extra_checkpoint_files: dict[str, Callable[[Path], None]] = {}
         self.fire("on_init_end")
-
-    def _default_callbacks(self) -> list[TrainerCallback | type[TrainerCallback]]:
-        defaults: list[TrainerCallback | type[TrainerCallback]] = [
-            MetricsFile(),
-            HealthCallback(self.alert),
-        ]
-        if self.averaging is not None:
-            defaults.append(self.averaging)
-        if any(not rule.is_permanent for rule in self.args.freeze):
-            defaults.append(FreezeCallback())
-        if self.args.early_stopping_patience is not None:
-            defaults.append(
-                EarlyStoppingCallback(
-                    self.args.early_stopping_patience, self.args.early_stopping_threshold
-                )
-            )
-        return [*defaults, *make_reporters(self.args, self.alert), *hooks.callbacks(self.args)]
 
     # What users call.
 
@@ -302,14 +288,27 @@ class Trainer:
         self, weights: Weights, splits: Mapping[str, Any], prefix: str
     ) -> dict[str, float]:
         """Evaluate all splits with one kind of weights, and log it as one row."""
-        self.graph  # noqa: B018 - averages start with the graph
+        graph = self.graph  # averages start with it
         metrics: dict[str, float] = {}
         with weights_in_use(self.averaging, weights):
             for split, data in splits.items():
                 result = self._run_split(data, split or "eval", keep_predictions=False)
                 metrics.update(prefixed(result.metrics, f"{prefix}_{split}" if split else prefix))
-        if len(splits) > 1 or "" not in splits:
-            metrics.update(means_over_splits(metrics, prefix, list(splits)))
+            if len(splits) > 1 or "" not in splits:
+                metrics.update(means_over_splits(metrics, prefix, list(splits)))
+            context = EvaluationContext(
+                adapter=graph.adapter,
+                strategy=self.strategy,
+                device=graph.device,
+                step=self.state.global_step,
+                weights=weights,
+                prefix=prefix,
+                wants_media=self.wants_media,
+                log_media=lambda media: self.log_media(
+                    {f"{prefix}/{name}": shown for name, shown in media.items()}
+                ),
+            )
+            metrics.update(run_tasks(self.evaluation_tasks, context, metrics))
         row = metrics if self.averaging is None else {**metrics, "weights": weights}
         self.log(row, prefix=prefix, splits=tuple(splits))
         return metrics
@@ -463,7 +462,10 @@ class Trainer:
         )
         with contextlib.closing(self._feed(dataset, plan)) as feed:
             return evaluator.run(
-                feed, loss_only=self.args.prediction_loss_only, keep_predictions=keep_predictions
+                feed,
+                name,
+                loss_only=self.args.prediction_loss_only,
+                keep_predictions=keep_predictions,
             )
 
     def evaluate_in_training(self) -> bool:

@@ -1,0 +1,30 @@
+"""The callbacks that every run has, by its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from voicehub.plugins import hooks
+from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.averaging import EMACallback
+from voicehub.trainer.callbacks import EarlyStoppingCallback, TrainerCallback
+from voicehub.trainer.freezing import FreezeCallback
+from voicehub.trainer.health import HealthCallback
+from voicehub.trainer.metrics_file import MetricsFile
+from voicehub.trainer.reporters import make_reporters
+
+
+def default_callbacks(
+    args: TrainingArguments, averaging: EMACallback | None, alert: Callable[[str, str], None]
+) -> list[TrainerCallback | type[TrainerCallback]]:
+    """Return them in the order in which they are called, reporters and those of plugins last."""
+    found: list[TrainerCallback | type[TrainerCallback]] = [MetricsFile(), HealthCallback(alert)]
+    if averaging is not None:
+        found.append(averaging)
+    if any(not rule.is_permanent for rule in args.freeze):
+        found.append(FreezeCallback())
+    if args.early_stopping_patience is not None:
+        found.append(
+            EarlyStoppingCallback(args.early_stopping_patience, args.early_stopping_threshold)
+        )
+    return [*found, *make_reporters(args, alert), *hooks.callbacks(args)]
