@@ -5,11 +5,11 @@ from __future__ import annotations
 from voicehub_asr_ctc.config import CTCRunConfig, PretrainedRunConfig
 from voicehub_asr_ctc.data.coverage import explain
 from voicehub_asr_ctc.data.preflight import LabelledSplit, available_frames
-from voicehub_asr_ctc.data.splits import NARROW_BAND
 from voicehub_asr_ctc.decoding.forced import minimum_frames
 from voicehub_asr_ctc.front_ends.base import FrontEnd
 from voicehub_asr_ctc.health import Suspicion, learning_rate_suspicion
 from voicehub_asr_ctc.tokenizers.base import CTCTokenizer
+from voicehub_data.splits import NARROW_BAND
 
 #: Shares above these are worth a word.
 _UNKNOWN_SHARE, _TIGHT_SHARE = 0.005, 0.1

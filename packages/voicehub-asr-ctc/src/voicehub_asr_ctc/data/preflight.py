@@ -9,12 +9,12 @@ from voicehub.adapters.experiment import SplitReport
 from voicehub.errors import DataError
 from voicehub_asr_ctc.config import CTCDataConfig
 from voicehub_asr_ctc.data.coverage import Coverage, explain
-from voicehub_asr_ctc.data.splits import SplitRows, dropped_notes
 from voicehub_asr_ctc.data.transcripts import TranscriptNormalizer
 from voicehub_asr_ctc.decoding.forced import minimum_frames
 from voicehub_asr_ctc.front_ends.base import FrontEnd
 from voicehub_asr_ctc.tokenizers.base import CTCTokenizer
 from voicehub_data.manifest import ManifestRow
+from voicehub_data.splits import SplitRows, dropped_notes
 
 #: Durations are rounded, and resampling rounds: so many samples may be missing in the end.
 _SAMPLE_TOLERANCE = 2

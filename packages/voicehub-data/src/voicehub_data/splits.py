@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from voicehub.errors import DataError
-from voicehub_asr_ctc.config import CTCDataConfig
 from voicehub_data.check import CheckReport, check_manifest
-from voicehub_data.config import DataSourceConfig
+from voicehub_data.config import DataSourceConfig, FilterConfig
 from voicehub_data.durations import fill_durations
 from voicehub_data.filters import filter_split
 from voicehub_data.manifest import Manifest, ManifestRow, read_manifest
@@ -27,6 +26,23 @@ _SHOWN = {
     "silent": "silent",
     "duplicate-content": "the same audio as an earlier row",
 }
+
+
+class SplitSettings(Protocol):
+    """What reading a split asks of a family's data section.
+
+    Attributes:
+        check: look at every audio file: ``headers`` alone, ``decode`` all of it, ``auto`` (decode
+            up to two hours of audio) or ``none``.
+        workers: threads that read audio files.
+        max_drop_fraction: stop when more than this share of a split is unusable.
+        filters: which training rows are left out.
+    """
+
+    check: Literal["auto", "headers", "decode", "none"]
+    workers: int
+    max_drop_fraction: float
+    filters: FilterConfig
 
 
 @dataclass
@@ -55,7 +71,7 @@ class SplitRows:
 def read_split(
     name: str,
     sources: Sequence[DataSourceConfig],
-    config: CTCDataConfig,
+    config: SplitSettings,
     *,
     training: bool,
     sample_rate: int,
@@ -67,7 +83,7 @@ def read_split(
     Args:
         name: of the split.
         sources: where rows come from; they are joined.
-        config: data section.
+        config: the family's data section.
         training: a training split.
         sample_rate: Hz that the model works at.
 
@@ -103,7 +119,7 @@ def dropped_notes(dropped: Mapping[str, Sequence[ManifestRow]]) -> list[str]:
     return notes
 
 
-def _apply_check(split: SplitRows, config: CTCDataConfig, sample_rate: int) -> None:
+def _apply_check(split: SplitRows, config: SplitSettings, sample_rate: int) -> None:
     manifest = split.manifest
     known = sum(row.duration is not None for row in manifest.rows)
     small = known == len(manifest.rows) and manifest.total_seconds <= _DECODE_SECONDS
@@ -173,7 +189,7 @@ def _stated_rate(row: ManifestRow) -> int | None:
     return None
 
 
-def _require_usable(split: SplitRows, config: CTCDataConfig) -> None:
+def _require_usable(split: SplitRows, config: SplitSettings) -> None:
     lost = split.dropped.total()
     reasons = ", ".join(f"{count} {kind}" for kind, count in split.dropped.items())
     shown = "\n".join(f"  {note}" for note in split.notes[:6])
