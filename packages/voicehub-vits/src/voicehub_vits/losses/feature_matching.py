@@ -46,7 +46,7 @@ def feature_matching_loss(
     for number, (there, here) in enumerate(zip(real, generated, strict=True)):
         if there.shape != here.shape:
             raise DataError(
-                f"feature_matching_loss: layer {number} has shape {tuple(there.shape)} for real and "
+                f"feature_matching_loss: layer {number} is {tuple(there.shape)} for real and "
                 f"{tuple(here.shape)} for generated audio."
             )
         distances.append(functional.l1_loss(widened(here), widened(there.detach())))
