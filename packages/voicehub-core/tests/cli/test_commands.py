@@ -78,6 +78,27 @@ def test_plugins_shows_broken_conflicting_and_unsupported_ones(cli: Run, planted
     assert "voicehub-twin" in text and "VOICEHUB_DISABLE_PLUGINS" in text
 
 
+def test_plugins_tells_which_kernel_of_a_loss_is_live_and_why(
+    cli: Run, planted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VOICEHUB_KERNELS", raising=False)
+    losses = {
+        "toy.foreign": "toyfamily.losses:Foreign",
+        "toy.rotten": "toyfamily.losses:Rotten",
+        "toy.square": "toyfamily.losses:SQUARE",
+    }
+    planted("toy-losses", {"voicehub.plugin_api": {"v1": "x"}, "voicehub.losses": losses})
+    rows = {line.split()[0]: line for line in cli("plugins", "--losses").stdout.splitlines()}
+    assert rows["toy.square"].split()[1:5] == ["toy-losses", "1.2", "cpu", "torch"]
+    assert rows["toy.square"].endswith("c cannot be used: no compiler in this toy")
+    assert "assembly" in rows["toy.foreign"]
+    assert "broken" in rows["toy.rotten"] and "no attribute 'Rotten'" in rows["toy.rotten"]
+    monkeypatch.setenv("VOICEHUB_KERNELS", "toy.squre=torch")
+    outcome = cli("plugins", "--losses", "--json")
+    found = {item["name"]: item for item in outcome.last_json["losses"]}
+    assert "Did you mean 'toy.square'" in found["toy.square"]["details"]["kernel"]
+
+
 def test_a_disabled_command_is_not_offered(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VOICEHUB_DISABLE_PLUGINS", "voicehub-toy")
     outcome = cli("toy", "count", "1")

@@ -57,6 +57,19 @@ def test_a_loss_shows_the_kernel_it_would_use_here(plant):
     assert broken.entry.state is PluginState.LOADED
 
 
+def test_a_loss_tells_the_path_of_every_device(plant):
+    module = """
+from voicehub.kernels import Loss
+LOSS = Loss("planted.plain", {"loss": abs})
+"""
+    plant("planted", {LOSSES: {"planted.plain": "plain_loss:LOSS"}}, modules={"plain_loss": module})
+    assert {item.entry.group for item in inspect_each(groups=(LOSSES,))} == {LOSSES}
+    found = inspection_of("planted.plain")
+    cpu = found.details["selections"][0]
+    assert (cpu["device"], cpu["path"]) == ("cpu", "torch")
+    assert "no kernel of its own" in cpu["reason"]
+
+
 def test_what_comes_between_is_on_no_plugins_bill(plant):
     plant(
         "planted-spec", {SPECS: {"planted": "planted_specs:SPEC"}}, modules={"planted_specs": SPEC}

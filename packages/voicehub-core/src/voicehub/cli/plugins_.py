@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -22,11 +23,17 @@ def plugins(
     inspect: Annotated[
         bool, typer.Option("--inspect", help="Import every plugin, so that broken ones show.")
     ] = False,
+    losses: Annotated[
+        bool, typer.Option("--losses", help="Import the losses: which kernel is live, and why.")
+    ] = False,
     json_: JsonOption = False,
 ) -> None:
     """List the plugins: their names, where they come from and whether they work."""
     from voicehub.plugins.inspection import Inspection, inspect_each
 
+    if losses:
+        _list_losses(json_)
+        return
     found = inspect_each(_import_torch) if inspect else [Inspection(entry) for entry in _known()]
     lines = ["No plugins are installed."]
     if found:
@@ -40,6 +47,35 @@ def plugins(
     result: dict[str, Any] = {"plugins": [_as_dict(item) for item in found]}
     result["inspected"] = inspect
     finish(result, json_mode=json_, human="\n".join(lines))
+
+
+def _list_losses(json_mode: bool) -> None:
+    """Every registered loss: its distribution, and on each device the live path and why."""
+    from voicehub.plugins.groups import LOSSES
+    from voicehub.plugins.inspection import inspect_each
+
+    with warnings.catch_warnings():  # of a slower path: the table says it
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = inspect_each(_import_torch, groups=(LOSSES,))
+    rows = [row for item in found for row in _loss_rows(item)]
+    human = table(("loss", "distribution", "version", "device", "kernel", "why"), rows)
+    finish(
+        {"losses": [_as_dict(item) for item in found]},
+        json_mode=json_mode,
+        human=human if rows else "No losses are installed.",
+    )
+
+
+def _loss_rows(item: Inspection) -> list[tuple[str, ...]]:
+    entry = item.entry
+    owner = (entry.name, entry.distribution, entry.version)
+    if entry.reason:
+        return [(*owner, "", entry.state.value, entry.reason)]
+    selections = item.details.get("selections")
+    if selections is None:
+        kernel, _, why = str(item.details.get("kernel", "does not say")).partition(": ")
+        return [(*owner, "", kernel, why)]
+    return [(*owner, one["device"], one["path"], one["reason"]) for one in selections]
 
 
 def _import_torch() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,8 @@ class Inspection:
     Attributes:
         entry: With its state and the reason of a failure.
         seconds: What its import took here, with all that it was the first to import.
-        details: Of a spec: task, support, phases; of a loss: its kernel.
+        details: Of a spec: task, support, phases; of a loss: its kernel, and where it tells so
+            ``selections``: device, path and reason of each device of this process.
         remarks: What a plugin should not do at import, and this one did.
     """
 
@@ -34,14 +35,17 @@ class Inspection:
     remarks: tuple[str, ...] = ()
 
 
-def inspect_each(between: Callable[[], object] = lambda: None) -> list[Inspection]:
+def inspect_each(
+    between: Callable[[], object] = lambda: None, groups: Collection[str] | None = None
+) -> list[Inspection]:
     """Load every available entry by itself; a broken one does not disturb the others.
 
     Args:
         between: Called after the light specs and before everything else. What it imports, a
             tensor library for instance, is on no plugin's bill.
+        groups: Entry-point groups to inspect; None inspects all.
     """
-    entries = [entry for entry in loading.inspect() if entry.group != PLUGIN_API]
+    entries = [entry for entry in loading.inspect(groups) if entry.group != PLUGIN_API]
     light = [entry for entry in entries if entry.group == TRAINING_SPECS]
     done = {entry: _inspect(entry) for entry in light}
     if len(light) < len(entries):
@@ -95,13 +99,25 @@ def _details(entry: PluginEntry, value: object) -> tuple[dict[str, Any], str]:
                 f"Plugin {entry.name!r} of {entry.distribution} {entry.version} must be a "
                 f"ModelTrainingSpec, got {type(value).__name__}."
             )
-    kernel = getattr(value, "selected_kernel", None) if entry.group == LOSSES else None
+    return (_kernel(value) if entry.group == LOSSES else {}), ""
+
+
+def _kernel(loss: object) -> dict[str, Any]:
+    """The kernel of a loss, and by device where it is a ``voicehub.kernels.Loss`` or like one."""
+    kernel = getattr(loss, "selected_kernel", None)
     if not callable(kernel):
-        return {}, ""
+        return {}
     try:
-        return {"kernel": str(kernel())}, ""
+        details: dict[str, Any] = {"kernel": str(kernel())}
+        selections = getattr(loss, "selections", None)
+        if callable(selections):
+            details["selections"] = [
+                {"device": found.device, "path": found.path, "reason": found.reason}
+                for found in selections()
+            ]
+        return details
     except Exception as error:
-        return {"kernel": f"none: {type(error).__name__}: {error}"}, ""
+        return {"kernel": f"none: {type(error).__name__}: {error}"}
 
 
 def _remarks(entry: PluginEntry, printed: str, imported: set[str]) -> Iterator[str]:
