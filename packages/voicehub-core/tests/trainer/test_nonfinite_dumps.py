@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -112,6 +114,26 @@ def test_a_replay_repeats_the_update_bit_by_bit(toy: Any, dumped: tuple[Path, Tr
     assert [s.id for s in result.samples if s.loss is not None and math.isnan(s.loss)] == ["row-7"]
     assert result.nonfinite_weights == []
     assert not (toy.path / "replayed").exists(), "a replay writes nothing"
+
+
+class Careless(Net):
+    """Draws from every global generator, as masks and layer drop of published models do."""
+
+    def forward(self, features: Tensor) -> dict[str, Any]:
+        shift = random.random() + abs(np.random.randn()) + float(torch.rand(()))
+        return super().forward(features * (1.0 + shift))
+
+
+def test_a_replay_repeats_draws_of_numpy_and_python(toy: Any) -> None:
+    model = Careless()
+    build(toy, toy.path / "run", Rows(bad=7), model).train()
+    [dump] = (toy.path / "run" / "nonfinite").iterdir()
+    bad = next(n for n, loss in enumerate(model.losses) if math.isnan(loss))
+    window = model.losses[bad // 2 * 2 : bad // 2 * 2 + 2]
+    again = Careless()
+    replay(build(toy, toy.path / "replayed", Rows(bad=7), again), dump)
+    assert list(map(str, again.losses[:2])) == list(map(str, window))
+    assert any(map(math.isfinite, window)), "a window without a finite loss proves nothing"
 
 
 class DivideByZero(Net):

@@ -5,10 +5,9 @@
 * ``dump.json``: the reason, where in the run it was, the phases, and for every micro-batch the
   ``SampleKey`` and id of each sample, with which the same batches can be formed again;
 * ``weights.safetensors``: the model as the update would have changed it;
-* ``state.pt``: torch's random state before the forward, and the recipe's own state.
+* ``state.pt``: the random states before the forward, and the recipe's own state.
 
-``voicehub.trainer.replay`` runs one again. Python's and NumPy's random state are not recorded:
-copying them would cost every step more than the whole Trainer does.
+``voicehub.trainer.replay`` runs one again.
 """
 
 from __future__ import annotations
@@ -28,6 +27,7 @@ from voicehub.checkpoints.strict_json import dump_json
 from voicehub.checkpoints.tensor_file import write_tensors
 from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub.trainer.feed import DataFeed
+from voicehub.trainer.random_record import RandomRecord, RandomStates
 from voicehub.trainer.state import TrainerState
 from voicehub.trainer.window import Window
 
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 DIRECTORY = "nonfinite"
 DUMP_FILE, WEIGHTS_FILE, STATE_FILE = "dump.json", "weights.safetensors", "state.pt"
-FORMAT = 1
+FORMAT = 2
 MOST = 3
 """Dumps a run: each holds the weights, and the first ones tell what there is to learn."""
 
@@ -61,28 +61,26 @@ class NonFiniteDumps:
         self.feed = feed
         self.adapter = adapter
         self.strategy = strategy
-        self._generators = _generators(device)
+        self._record = RandomRecord(device)
         existing = list(self.directory.glob("step-*")) if self.directory.is_dir() else []
         self._left = MOST - len(existing)
 
-    def random_state(self) -> list[torch.Tensor] | None:
-        """Return torch's random state, for ``write``; None where no dump will be written."""
-        if self._left <= 0:
-            return None
-        return [generator.get_state() for generator in self._generators]
+    def random_states(self) -> RandomStates | None:
+        """Return the random states now, for ``write``; None where no dump will be written."""
+        return self._record.take() if self._left > 0 else None
 
     def write(
         self,
         reason: str,
         window: Window,
         phases: Sequence[TrainingPhaseSpec],
-        random_state: list[torch.Tensor] | None,
+        random: RandomStates | None,
     ) -> Path | None:
         """Write a dump of a window whose phases gave no finite update, and return its directory.
 
         A dump that cannot be written costs a warning, not the run.
         """
-        if self._left <= 0 or random_state is None:
+        if self._left <= 0 or random is None:
             return None
         self._left -= 1
         target = self._free_name(window.step)
@@ -91,7 +89,7 @@ class NonFiniteDumps:
             document = self._document(reason, window, phases)
             (target / DUMP_FILE).write_bytes(dump_json(document, DUMP_FILE))
             write_tensors(target / WEIGHTS_FILE, _plain(self.adapter.state_dict()))
-            state = {"random": random_state, "recipe": self.adapter.recipe_state_dict()}
+            state = {"random": random.plain(), "recipe": self.adapter.recipe_state_dict()}
             torch.save(encode_state(state, "dump"), target / STATE_FILE)
         except Exception as error:
             shutil.rmtree(target, ignore_errors=True)
@@ -130,13 +128,6 @@ class NonFiniteDumps:
             "adapter": self.adapter.identity,
             "versions": {"torch": torch.__version__, "python": platform.python_version()},
         }
-
-
-def _generators(device: str) -> list[torch.Generator]:
-    found = [torch.default_generator]
-    if device == "cuda":
-        found.append(torch.cuda.default_generators[torch.cuda.current_device()])
-    return found
 
 
 def _plain(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -22,6 +22,7 @@ from voicehub.optim.gradients import GradientStash, gradients, total_norm
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.micro_batch import MicroBatch
 from voicehub.trainer.nonfinite import DUMP_FILE, FORMAT, STATE_FILE, WEIGHTS_FILE
+from voicehub.trainer.random_record import RandomStates
 
 if TYPE_CHECKING:
     from voicehub.specs.phase import TrainingPhaseSpec
@@ -96,7 +97,8 @@ def replay(trainer: Trainer, dump: str | Path) -> Replay:
     adapter.train_mode()
     phases = [adapter.select_phase(name) for name in document["phases"]]
     run = _Run(trainer, document["step"], document["epoch"])
-    _restore(state["random"], trainer.graph.device)
+    random = RandomStates.from_plain(state["random"])
+    random.restore(trainer.graph.device)
     with _first_nonfinite(adapter.module) as found:
         for phase in phases:
             result.losses[phase.name] = run.window(phase, batches)
@@ -105,7 +107,7 @@ def replay(trainer: Trainer, dump: str | Path) -> Replay:
     adapter.module.zero_grad()
     for phase in phases:
         for entry in document["micro_batches"]:
-            result.samples += run.samples(feed, phase, entry, state["random"])
+            result.samples += run.samples(feed, phase, entry, random)
     return result
 
 
@@ -139,13 +141,13 @@ class _Run:
         feed: DataFeed,
         phase: TrainingPhaseSpec,
         entry: dict[str, Any],
-        random_state: list[Tensor],
+        random: RandomStates,
     ) -> list[SampleLoss]:
         """Every sample of a micro-batch in a batch of its own, forward alone."""
         losses = []
         for number, key in enumerate(_keys(entry)):
             name = entry["ids"][number] if number < len(entry["ids"]) else f"index {key.index}"
-            _restore(random_state, self.graph.device)
+            random.restore(self.graph.device)
             try:
                 loss, _ = self._forward(phase, feed.batch_of([key]))
                 losses.append(SampleLoss(name, phase.name, float(loss.detach())))
@@ -194,13 +196,6 @@ def _batch(feed: DataFeed, entry: dict[str, Any]) -> MicroBatch:
             f"now give {ids}."
         )
     return batch
-
-
-def _restore(states: list[Tensor], device: str) -> None:
-    torch.default_generator.set_state(states[0])
-    if device == "cuda" and len(states) > 1:
-        current = torch.cuda.current_device()
-        torch.cuda.default_generators[current].set_state(states[1])
 
 
 def _not_finite(tensors: Any) -> list[str]:

@@ -29,6 +29,7 @@ from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
 from voicehub.optim.gradients import GradientStash, gradients
 from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub.strategies.base import TrainingStrategy
+from voicehub.trainer.buffers import BufferGuard
 from voicehub.trainer.custom_loss import CustomLoss
 from voicehub.trainer.memory import (
     IndivisibleBatchError,
@@ -40,6 +41,7 @@ from voicehub.trainer.micro_batch import MicroBatch, Window
 
 if TYPE_CHECKING:
     from voicehub.trainer.nonfinite import NonFiniteDumps
+    from voicehub.trainer.random_record import RandomStates
 
 __all__ = ["AccumulationWindow", "MicroBatch", "UpdateResult", "Window"]
 
@@ -86,7 +88,7 @@ class AccumulationWindow:
         max_grad_norm: float,
         notify: Callable[[str], None],
         custom_loss: CustomLoss | None,
-        dumps: NonFiniteDumps | None = None,
+        dumps: NonFiniteDumps,
         halve_when_out_of_memory: bool = False,
     ) -> None:
         self.model = model
@@ -99,6 +101,7 @@ class AccumulationWindow:
         self.notify = notify
         self.custom_loss = custom_loss
         self.dumps = dumps
+        self.buffers = BufferGuard(adapter.module)
         self.halve_when_out_of_memory = halve_when_out_of_memory
         self._needs_items = False  # while a window runs in halves
         self._routes = {phase.name: route_names(phase) for phase in adapter.phases}
@@ -111,14 +114,18 @@ class AccumulationWindow:
         """Run every phase that is due over the micro-batches, and step its routes."""
         result = UpdateResult()
         for stage in self._stages(window):
-            skipped_before = result.skipped
-            before = self.dumps.random_state() if self.dumps is not None else None
+            earlier, result.skipped = result.skipped, None
+            before = self.dumps.random_states()
+            self.buffers.remember()
             if self.halve_when_out_of_memory:
                 self._run_stage_halving(stage, window, result)
             else:
                 self._run_stage(stage, window, result)
-            if result.skipped is not None and skipped_before is None:
-                self._dump(stage, window, result.skipped, before)
+            if result.skipped is not None:
+                self.buffers.restore()
+                if earlier is None:
+                    self._dump(stage, window, result.skipped, before)
+            result.skipped = earlier or result.skipped
         if result.stepped:
             self.strategy.scheduler_step(self.schedulers, result.stepped)
             self.adapter.on_optimizer_step(result.stepped, window.step)
@@ -148,11 +155,11 @@ class AccumulationWindow:
         stage: tuple[TrainingPhaseSpec, ...],
         window: Window,
         reason: str,
-        before: list[Tensor] | None,
+        before: RandomStates | None,
     ) -> None:
         # A scaler finds its scale by overflowing gradients now and then: nothing to look into.
         expected = self.scaler is not None and reason.startswith("the gradient")
-        if self.dumps is not None and not expected:
+        if not expected:
             self.dumps.write(reason, window, stage, before)
 
     def _run_stage_halving(
@@ -193,7 +200,8 @@ class AccumulationWindow:
             self._needs_items = True
 
     def _forget(self, stage: tuple[TrainingPhaseSpec, ...]) -> None:
-        """Drop what a stage has accumulated so far, and give its memory back."""
+        """Undo what a stage has done so far, and give its memory back."""
+        self.buffers.restore()
         routes = tuple(dict.fromkeys(n for phase in stage for n in self._routes[phase.name]))
         self.strategy.zero_grad(self.optimizers, routes)
         if torch.cuda.is_available():
