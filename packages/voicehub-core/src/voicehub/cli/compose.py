@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from voicehub.cli.output import UsageError
 from voicehub.cli.preset_files import USER_DIRECTORY, Preset, families, family_root, find_preset
+from voicehub.cli.stage_settings import STAGES, check_stages, settings_of
 from voicehub.errors import ConfigurationError
 from voicehub.suggest import did_you_mean
 
@@ -45,7 +46,9 @@ class Composition:
     ``values`` is plain data with interpolations resolved and without keys that are still to be
     given (``???``); those are listed in ``missing`` as dotted keys. ``sources`` are the files in
     order of precedence, the weakest first. ``overrides`` are as typed, ``assignments`` those of
-    them that set a key and do not choose a group's option.
+    them that set a key and do not choose a group's option. ``stages`` are the stages of a chain in
+    their order, each composed; then ``values`` is what they were laid over. ``stage`` is the name
+    of the one that this is.
     """
 
     preset: Preset
@@ -54,6 +57,8 @@ class Composition:
     sources: tuple[SourceFile, ...]
     overrides: tuple[str, ...]
     assignments: tuple[str, ...]
+    stages: tuple[Composition, ...] = ()
+    stage: str | None = None
 
 
 def compose_preset(name: str, overrides: Sequence[str], cwd: Path | None = None) -> Composition:
@@ -74,10 +79,13 @@ def compose_preset(name: str, overrides: Sequence[str], cwd: Path | None = None)
     defaults, roots = _layers(preset, cwd)
     with _hydra(defaults, roots):
         prepared = [_prepare(override, roots) for override in overrides]
-        values, missing, sources = _compose(prepared, roots)
-    values.pop(EXTENDS, None)
-    assignments = tuple(item for item in overrides if not _chooses_option(item, roots))
-    return Composition(preset, values, missing, sources, tuple(overrides), assignments)
+        assignments = tuple(item for item in overrides if not _chooses_option(item, roots))
+        parts, sources = _compose(prepared, roots, assignments)
+    whole, *stages = (
+        Composition(preset, *part, sources, tuple(overrides), assignments, stage=name)
+        for name, part in parts.items()
+    )
+    return replace(whole, stages=tuple(stages))
 
 
 def _layers(preset: Preset, cwd: Path) -> tuple[list[str], list[Path]]:
@@ -156,8 +164,9 @@ def _chooses_option(override: str, roots: Sequence[Path]) -> bool:
 
 
 def _compose(
-    overrides: list[str], roots: Sequence[Path]
-) -> tuple[dict[str, Any], tuple[str, ...], tuple[SourceFile, ...]]:
+    overrides: list[str], roots: Sequence[Path], assignments: Sequence[str]
+) -> tuple[dict[str | None, _Plain], tuple[SourceFile, ...]]:
+    """What Hydra composes, as plain data: the whole under None, then each stage by name."""
     from hydra import compose
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.hydra_config import HydraConfig
@@ -180,12 +189,36 @@ def _compose(
         HydraConfig.instance().set_config(config)  # what ${hydra:runtime.cwd} reads
         with open_dict(config):
             config.pop("hydra")
-        missing = tuple(sorted(OmegaConf.missing_keys(config)))
-        values = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+            config.pop(EXTENDS, None)
+        values: Any = OmegaConf.to_container(config, resolve=False)
+        stages = values.pop(STAGES, None) or {}
+        check_stages(stages, assignments, _declared_stages(sources))
+        found: dict[str | None, _Plain] = {None: _plain(values)}
+        for name in stages:
+            found[name] = _plain(values, settings_of(name, stages, assignments))
     except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise _explained(error, overrides, roots) from error
-    assert isinstance(values, dict)  # the root config is a mapping
-    return _without_missing(values), missing, sources
+    return found, sources
+
+
+def _declared_stages(sources: Sequence[SourceFile]) -> list[str]:
+    sections = [file.content.get(STAGES) for file in sources if not file.package]
+    names = [str(name) for part in sections if isinstance(part, Mapping) for name in part]
+    return list(dict.fromkeys(names))
+
+
+_Plain = tuple[dict[str, Any], tuple[str, ...]]
+
+
+def _plain(*layers: Mapping[str, Any]) -> _Plain:
+    """Layers merged, the strongest last: values with interpolations resolved, and missing keys."""
+    from omegaconf import OmegaConf
+
+    config = OmegaConf.merge(*(OmegaConf.create(dict(layer)) for layer in layers))
+    missing = tuple(sorted(OmegaConf.missing_keys(config)))
+    values = OmegaConf.to_container(config, resolve=True, throw_on_missing=False)
+    assert isinstance(values, dict)
+    return _without_missing(values), missing
 
 
 def _without_missing(value: Any) -> Any:

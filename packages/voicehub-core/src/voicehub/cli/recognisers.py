@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from voicehub.cli.logs import show_logs
 from voicehub.cli.options import resolve_device
 from voicehub.errors import UnsupportedTrainingError
+from voicehub.models.artifact import artifact_directory
 from voicehub.models.lifecycle import PreTrainedRecognitionModel
-
-MODEL_DIRECTORY = "final-model"
 
 
 def load_recogniser(
@@ -24,9 +21,8 @@ def load_recogniser(
     from voicehub.models.auto import AutoModelForSpeechRecognition
 
     show_logs()
-    # The directory of a run stands for the model it ended with.
-    inside = Path(name_or_path) / MODEL_DIRECTORY
-    source = inside if inside.is_dir() else name_or_path
+    inside = artifact_directory(name_or_path)
+    source = inside if inside.is_dir() else name_or_path  # a Hub id stays as it was typed
     model = AutoModelForSpeechRecognition.from_pretrained(
         str(source), model_type=model_type, device=resolve_device(device), lazy_load=False
     )

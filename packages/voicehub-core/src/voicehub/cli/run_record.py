@@ -36,6 +36,8 @@ def build_record(
     config: Mapping[str, Any],
     experiment: Mapping[str, Any],
     data: Sequence[Mapping[str, Any]] = (),
+    stage: str | None = None,
+    init_from: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The record of a run that starts now.
 
@@ -46,6 +48,8 @@ def build_record(
         config: the resolved configuration.
         experiment: what the family adds: digests of manifests, model revision, adapter's code.
         data: rows kept and dropped, by split.
+        stage: name of the stage of a chain.
+        init_from: path and digests of the weights that training starts from.
     """
     ours, libraries = installed_versions()
     return {
@@ -54,6 +58,8 @@ def build_record(
         "command": ["voicehub", "train", preset, *(_hide_override(o) for o in overrides)],
         "working_directory": str(Path.cwd()),
         "preset": preset,
+        "stage": stage,
+        "init_from": jsonable(init_from),
         "files": [str(path) for path in files],
         "config": hide_credentials(config),
         "experiment": jsonable(experiment),
@@ -95,8 +101,14 @@ def write_record(
     before = _read(path) if resumed_step is not None else None
     if before is not None:
         content = {**before, "sessions": [*before.get("sessions", []), session]}
-    _replace(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    _replace(directory / CONFIG_FILE, config_yaml)
+    replace_file(path, json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    replace_file(directory / CONFIG_FILE, config_yaml)
+
+
+def recorded_start(directory: Path) -> dict[str, Any] | None:
+    """``init_from`` of the run in ``directory``; None where it started from no artifact."""
+    found = (_read(directory / RECORD_FILE) or {}).get("init_from")
+    return found if isinstance(found, dict) else None
 
 
 def config_as_yaml(config: Mapping[str, Any], header: str = "") -> str:
@@ -173,7 +185,8 @@ def _read(path: Path) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _replace(path: Path, text: str) -> None:
+def replace_file(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     temporary.replace(path)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voicehub.checkpoints.layout import latest_checkpoint
 from voicehub.cli.compose import Composition
 from voicehub.cli.output import UsageError
-from voicehub.cli.run_record import config_as_yaml
+from voicehub.cli.run_record import config_as_yaml, recorded_start
 
 if TYPE_CHECKING:
+    from voicehub.models.initial import InitialWeights
     from voicehub.specs.model import ModelTrainingSpec
     from voicehub.trainer.run_config import RunConfig
 
@@ -23,7 +24,7 @@ class RunRequest:
     """A settled configuration, where it came from and where people read about the run.
 
     ``values`` is ``config`` as plain data without credentials. With ``json_mode`` everything for
-    a person goes to standard error.
+    a person goes to standard error. ``initial`` are the weights that ``init_from`` names.
     """
 
     composition: Composition
@@ -31,6 +32,7 @@ class RunRequest:
     config: RunConfig
     values: Mapping[str, Any]
     json_mode: bool
+    initial: InitialWeights | None = None
 
     @property
     def run_directory(self) -> Path:
@@ -40,7 +42,9 @@ class RunRequest:
     @property
     def yaml(self) -> str:
         """Content of ``config.yaml``."""
-        return config_as_yaml(self.values, f"Resolved from '{self.composition.preset.name}'.")
+        stage = "" if self.composition.stage is None else f", stage '{self.composition.stage}'"
+        origin = f"Resolved from '{self.composition.preset.name}'{stage}."
+        return config_as_yaml(self.values, origin)
 
     def command(self, *extra: str) -> str:
         """The command line of this run, with ``extra`` overrides in place of older ones."""
@@ -53,6 +57,29 @@ class RunRequest:
         return shlex.join(["voicehub", "train", self.composition.preset.name, *kept, *extra])
 
 
+def with_initial_weights(request: RunRequest) -> RunRequest:
+    """Read and hash what ``init_from`` names; from here on it is the artifact's own directory.
+
+    Raises:
+        ConfigurationError: there is no such artifact, or it is of another model type.
+        UsageError: a checkpoint to resume from is given as well.
+    """
+    source, resume = request.config.init_from, request.config.resume
+    if source is None:
+        return request
+    if resume not in (None, False, "auto"):
+        raise UsageError(
+            f"init_from={source} and resume={str(resume).lower() if resume is True else resume} "
+            "exclude each other: init_from starts a new run from weights alone, resume continues "
+            "one with everything. Give one of them."
+        )
+    from voicehub.models.initial import read_initial_weights
+
+    weights = read_initial_weights(source, model_type=request.spec.model_type)
+    config = request.config.model_copy(update={"init_from": str(weights.directory)})
+    return replace(request, config=config, initial=weights)
+
+
 def resume_from(request: RunRequest) -> bool | str | None:
     """What ``resume`` means for ``Trainer.train``.
 
@@ -61,6 +88,8 @@ def resume_from(request: RunRequest) -> bool | str | None:
     """
     resume, run_directory = request.config.resume, request.run_directory
     latest = latest_checkpoint(run_directory) if run_directory.is_dir() else None
+    if resume == "auto" and latest is not None:
+        _check_same_start(request, latest)
     if resume == "auto":
         return True if latest is not None else None
     if resume is True and latest is None:
@@ -79,6 +108,27 @@ def resume_from(request: RunRequest) -> bool | str | None:
             "training.overwrite_output_dir=true."
         )
     return resume or None
+
+
+def _check_same_start(request: RunRequest, latest: Path) -> None:
+    """What continues by itself must have started from the weights that are named now, if any are.
+
+    Raises:
+        UsageError: it started from others.
+    """
+    if request.initial is None:
+        return
+    recorded = recorded_start(request.run_directory)
+    if recorded is not None and recorded.get("sha256") == request.initial.sha256:
+        return
+    was = "random or pretrained weights"
+    if recorded is not None:
+        was = f"{recorded.get('path')} (SHA-256 {recorded.get('sha256')})"
+    raise UsageError(
+        f"{latest} belongs to a run that started from {was}, but init_from now names "
+        f"{request.initial.directory} (SHA-256 {request.initial.sha256}). Leave init_from out to "
+        "continue that run, or choose another training.output_dir."
+    )
 
 
 def how_to_continue(request: RunRequest) -> str:

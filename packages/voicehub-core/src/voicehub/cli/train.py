@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from voicehub.cli.options import JsonOption
 from voicehub.cli.output import finish
+
+if TYPE_CHECKING:
+    from voicehub.cli.compose import Composition
 
 
 def train(
@@ -34,6 +37,9 @@ def train(
     from voicehub.cli.validate import validate_run
 
     composition = compose_preset(preset, overrides or [])
+    if composition.stages:
+        _train_chain(composition, dry_run=dry_run, json_mode=json_)
+        return
     spec, config = validate_run(composition)
     values = hide_credentials(config.model_dump(mode="json"))
     if dry_run:
@@ -45,3 +51,19 @@ def train(
 
     summary = run_training(RunRequest(composition, spec, config, values, json_))
     finish({"summary": summary.as_dict()}, json_mode=json_, human=f"\n{summary.text()}")
+
+
+def _train_chain(composition: Composition, *, dry_run: bool, json_mode: bool) -> None:
+    from voicehub.cli.chain import plan_chain, run_chain
+
+    chain = plan_chain(composition, json_mode=json_mode)
+    if dry_run:
+        configs = {
+            name: stage.values for name, stage in zip(chain.names, chain.stages, strict=True)
+        }
+        finish({"stages": configs}, json_mode=json_mode, human=chain.yaml.rstrip())
+        return
+    summary = run_chain(chain)
+    last = None if summary.last is None else summary.last.as_dict()
+    result = {"summary": last, "chain": summary.as_dict()}
+    finish(result, json_mode=json_mode, human=f"\n{summary.text()}")

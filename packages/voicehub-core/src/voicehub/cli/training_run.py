@@ -17,7 +17,12 @@ from voicehub.cli.run_record import (
     prepare_run_directory,
     write_record,
 )
-from voicehub.cli.run_request import RunRequest, how_to_continue, resume_from
+from voicehub.cli.run_request import (
+    RunRequest,
+    how_to_continue,
+    resume_from,
+    with_initial_weights,
+)
 from voicehub.cli.training_tables import data_table, routes_table
 from voicehub.reporting import figures
 from voicehub.reporting.console import ConsoleCallback
@@ -29,6 +34,7 @@ from voicehub.trainer.reporters import check_reporters
 
 if TYPE_CHECKING:
     from voicehub.adapters.experiment import Experiment
+    from voicehub.models.initial import InitialWeights
     from voicehub.models.results import PredictionRow
     from voicehub.trainer.arguments import TrainingArguments
     from voicehub.trainer.composition import RouteSummary
@@ -45,6 +51,7 @@ def run_training(request: RunRequest) -> RunSummary:
         Interrupted: the user stopped it; the message says how to continue.
     """
     show_logs()
+    request = with_initial_weights(request)
     run_directory = request.run_directory
     resume = resume_from(request)
     prepare_run_directory(run_directory)
@@ -98,7 +105,20 @@ def build_experiment(request: RunRequest) -> Experiment:
         raise PluginError(
             f"{spec.experiment_factory} must return an Experiment, got {type(experiment).__name__}."
         )
+    if request.initial is not None:
+        _start_from(experiment, request.initial)
     return experiment
+
+
+def _start_from(experiment: Experiment, weights: InitialWeights) -> None:
+    from voicehub.models.lifecycle import PreTrainedSpeechModel
+
+    if not isinstance(experiment.model, PreTrainedSpeechModel):
+        raise UsageError(
+            f"init_from needs a model wrapper; this family trains a plain "
+            f"{type(experiment.model).__name__}."
+        )
+    experiment.model.start_from(weights)
 
 
 def _build_trainer(
@@ -156,6 +176,8 @@ class _StartOfRun(TrainerCallback):
             config=request.values,
             experiment={"adapter": code_digest(type(adapter)), **self.experiment.record},
             data=[dataclasses.asdict(split) for split in self.experiment.data_report],
+            stage=request.composition.stage,
+            init_from=None if request.initial is None else request.initial.as_record(),
         )
         write_record(
             request.run_directory,

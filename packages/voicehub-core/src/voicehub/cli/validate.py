@@ -22,6 +22,7 @@ from voicehub.cli.key_paths import (
     type_name,
 )
 from voicehub.cli.output import UsageError
+from voicehub.cli.stage_settings import STAGES
 from voicehub.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
@@ -82,6 +83,27 @@ def validate_run(composition: Composition) -> tuple[ModelTrainingSpec, RunConfig
     return spec, config
 
 
+def validate_stages(composition: Composition) -> list[tuple[ModelTrainingSpec, RunConfig]]:
+    """``validate_run`` of every stage of a chain, so that the last one cannot fail after days.
+
+    Raises:
+        UsageError: lists what is wrong with all stages.
+    """
+    checked = [_checked(stage) for stage in composition.stages]
+    failures = [result for result in checked if isinstance(result, UsageError)]
+    if failures:
+        problems = [problem for error in failures for problem in error.problems]
+        raise UsageError("\n".join(map(str, failures)), problems=problems)
+    return [result for result in checked if not isinstance(result, UsageError)]
+
+
+def _checked(stage: Composition) -> tuple[ModelTrainingSpec, RunConfig] | UsageError:
+    try:
+        return validate_run(stage)
+    except UsageError as error:
+        return error
+
+
 def _spec_of(composition: Composition) -> ModelTrainingSpec:
     from voicehub.specs.registry import get_training_spec
 
@@ -108,6 +130,14 @@ def _spec_of(composition: Composition) -> ModelTrainingSpec:
 
 def origin_of(composition: Composition, path: Sequence[Key]) -> str:
     """The command line or the file that set the key at ``path``, the strongest that did."""
+    if composition.stage is not None:
+        own = _set_at(composition, (STAGES, composition.stage, *path))
+        if own is not None:
+            return own if own.startswith(COMMAND_LINE) else f"{STAGES}.{composition.stage} of {own}"
+    return _set_at(composition, path) or _shown(composition.preset.path)
+
+
+def _set_at(composition: Composition, path: Sequence[Key]) -> str | None:
     dotted = ".".join(str(part) for part in path)
     for override in reversed(composition.assignments):
         key = override.lstrip("+~").split("=", 1)[0]
@@ -117,7 +147,7 @@ def origin_of(composition: Composition, path: Sequence[Key]) -> str:
         below = _below(dotted, source.package)
         if below is not None and _holds(source.content, below):
             return _shown(source.path)
-    return _shown(composition.preset.path)
+    return None
 
 
 def _below(dotted: str, package: str) -> list[str] | None:
@@ -217,7 +247,8 @@ def _merged(problems: Sequence[Problem], given: Mapping[str, Problem]) -> list[P
 
 
 def _failure(composition: Composition, problems: Sequence[Problem]) -> UsageError:
-    head = f"The configuration of '{composition.preset.name}' is not valid"
+    stage = "" if composition.stage is None else f", stage '{composition.stage}',"
+    head = f"The configuration of '{composition.preset.name}'{stage} is not valid"
     lines = [problem.message for problem in problems]
     text = f"{head}: {lines[0]}" if len(lines) == 1 else "\n  - ".join([f"{head}:", *lines])
     return UsageError(text, problems=[problem.as_dict() for problem in problems])

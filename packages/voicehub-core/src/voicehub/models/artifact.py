@@ -18,6 +18,8 @@ CONFIG_FILE = "config.json"
 RECIPE_FILE = "training_recipe.json"
 FORMAT_KEY = "voicehub_format"
 FORMAT_VERSION = 1
+#: Where a run directory holds the artifact that the run ended with.
+FINAL_MODEL = "final-model"
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,13 @@ def read_config(directory: Path) -> dict[str, Any]:
             f"{path} must hold a JSON object, found {type(document).__name__}."
         )
     return document
+
+
+def artifact_directory(path: str | Path) -> Path:
+    """The directory of a run stands for the model it ended with; any other path for itself."""
+    path = Path(path).expanduser()
+    inside = path / FINAL_MODEL
+    return inside if inside.is_dir() else path
 
 
 def is_artifact(directory: Path) -> bool:

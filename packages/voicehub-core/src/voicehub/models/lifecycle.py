@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,10 @@ from voicehub.specs.support import TrainingSupport
 if TYPE_CHECKING:
     import numpy as np
 
+    from voicehub.models.initial import InitialWeights
     from voicehub.models.results import EvaluationReport, Transcription
+
+logger = logging.getLogger(__name__)
 
 Self = TypeVar("Self", bound="PreTrainedSpeechModel")
 
@@ -27,7 +31,7 @@ class PreTrainedSpeechModel(ABC):
 
     A family implements ``_load_weights`` (which puts the module where the spec's
     ``module_paths`` say, usually ``self.model``), ``artifact_config`` and
-    ``_save_family_files``; it may override ``_validate_training_runtime``,
+    ``_save_family_files``; it may override ``_validate_training_runtime``, ``_initialize_from``,
     ``_prepare_for_training`` and ``export_native``. Optional hooks that the Trainer uses where
     they exist: ``create_training_dataset(...)`` and ``prepare_training_inputs(batch)``.
 
@@ -42,6 +46,7 @@ class PreTrainedSpeechModel(ABC):
         revision: Hub revision.
         device: Where weights load.
         options: Further loading options.
+        initial_weights: What training starts from, where ``start_from`` was called.
         is_training_load: True while weights load for training.
         model: The loaded module; None before.
     """
@@ -67,6 +72,7 @@ class PreTrainedSpeechModel(ABC):
         self.revision = revision
         self.device = device
         self.options = options
+        self.initial_weights: InitialWeights | None = None
         self.is_training_load = False
         self.model: Any = None
         self._loaded: str | None = None
@@ -115,6 +121,9 @@ class PreTrainedSpeechModel(ABC):
     def load_for_training(self: Self, *, allow_quantized: bool = False) -> Self:
         """Load a graph that trains: validate, load weights, restore training-only state.
 
+        Where ``start_from`` was called, its weights replace the loaded ones before training-only
+        state is prepared.
+
         Idempotent.
 
         Args:
@@ -138,11 +147,25 @@ class PreTrainedSpeechModel(ABC):
         self.is_training_load = True
         try:
             self._load_weights()
+            self._apply_initial_weights()
         finally:
             self.is_training_load = False
         self._prepare_for_training()
         self._loaded = "training"
         return self
+
+    def start_from(self, weights: InitialWeights) -> None:
+        """Have ``load_for_training()`` begin with the weights of an earlier artifact.
+
+        Raises:
+            ConfigurationError: the model is loaded already.
+        """
+        if self.is_loaded:
+            raise ConfigurationError(
+                f"{self.name_or_path!r} is loaded already, so it cannot start from "
+                f"{weights.directory}. Build a fresh lazy wrapper."
+            )
+        self.initial_weights = weights
 
     def validate_training_support(self, *, allow_quantized: bool = False) -> ModelTrainingSpec:
         """Check spec, checkpoint name and configuration without loading weights.
@@ -207,6 +230,33 @@ class PreTrainedSpeechModel(ABC):
     @abstractmethod
     def _load_weights(self) -> None:
         """Build the module and load its weights; reads ``is_training_load``."""
+
+    def _apply_initial_weights(self) -> None:
+        weights = self.initial_weights
+        if weights is None:
+            return
+        notes = list(self._initialize_from(weights))
+        logger.info("Weights start from %s (SHA-256 %s).", weights.directory, weights.sha256)
+        for note in notes:
+            logger.info("%s", note)
+
+    def _initialize_from(self, weights: InitialWeights) -> Sequence[str]:
+        """Override to take over an artifact's weights in another way, such as by class name.
+
+        Called once the module stands, before ``_prepare_for_training``. The default loads the
+        artifact with this class and copies all tensors of ``model``.
+
+        Returns:
+            What to tell the user, for example which rows of an output layer are new.
+
+        Raises:
+            CheckpointMismatchError: names or shapes differ; nothing was changed.
+        """
+        from voicehub.models.initial import copy_weights
+
+        earlier = type(self).from_pretrained(weights.directory, model_type=self.model_type)
+        copy_weights(self.model, earlier.load_for_training().model, weights.directory)
+        return ()
 
     def _prepare_for_training(self) -> None:
         """Override to validate or restore training-only state after weights loaded."""

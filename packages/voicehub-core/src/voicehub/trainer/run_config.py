@@ -23,6 +23,11 @@ class RunConfig(BaseModel):
     model: Any = Field(default_factory=dict, description="The family's model section.")
     data: Any = Field(default_factory=dict, description="The family's data section.")
     training: TrainingArguments = Field(default_factory=TrainingArguments)
+    init_from: str | None = Field(
+        default=None,
+        description="An earlier model, or the run that ended with it: training starts from its "
+        "weights and takes nothing else of it. null: from what 'model' says.",
+    )
     resume: bool | str | None = Field(
         default=None,
         description="'auto': continue from the newest complete checkpoint if there is one; true: "
