@@ -175,5 +175,5 @@ def test_clips_too_short_for_features_have_no_frames(load, model_type):
 
 
 def test_an_unknown_config_is_refused():
-    with pytest.raises(ConfigurationError, match="'whisper'"):
-        output_lengths(SimpleNamespace(model_type="whisper"), 5)
+    with pytest.raises(ConfigurationError, match="'mimi'"):
+        output_lengths(SimpleNamespace(model_type="mimi"), 5)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from voicehub.errors import ConfigurationError
 from voicehub.models.artifact import is_artifact, read_artifact
-from voicehub_asr_ctc.checkpoint_identity import checkpoint_identity
 from voicehub_asr_ctc.config import CheckpointTokenizerConfig, PretrainedModelConfig
 from voicehub_asr_ctc.front_ends.pretrained import PretrainedFrontEnd
 from voicehub_asr_ctc.recogniser import CTCRecogniser
@@ -20,6 +20,7 @@ from voicehub_asr_ctc.tokenizers.pretrained import PretrainedTokenizer
 from voicehub_hf.encoders import base_encoder, padding_sensitive
 from voicehub_hf.export import export_ctc
 from voicehub_hf.freezing import encoder_parameters, freeze_encoder, freeze_feature_encoder
+from voicehub_hf.identity import checkpoint_identity
 from voicehub_hf.loading import CheckpointParts, load_checkpoint, read_checkpoint_parts
 from voicehub_hf.lora import add_lora
 from voicehub_hf.processors import build_processor
@@ -28,6 +29,9 @@ from voicehub_hf.spec_augment import (
     disable_layer_drop,
     disable_native_spec_augment,
 )
+
+if TYPE_CHECKING:
+    from voicehub.models.initial import InitialWeights
 
 #: Where an artifact keeps what plain transformers loads, and low-rank adapters apart.
 TRANSFORMERS_FOLDER, LORA_FOLDER = "transformers", "lora"
@@ -70,6 +74,7 @@ class TransformersCTC(CTCRecogniser):
         uses_masks: bool = False,
         seed: int = 0,
         device: str = "cpu",
+        init_from: Path | None = None,
     ) -> TransformersCTC:
         """Build a lazy wrapper to fine-tune a checkpoint.
 
@@ -81,6 +86,8 @@ class TransformersCTC(CTCRecogniser):
             uses_masks: batches will bring masks over hidden states.
             seed: of a new output layer.
             device: where weights load.
+            init_from: an artifact that weights, tokenizer and output layer come from; the
+                checkpoint itself is not read then.
         """
         model = cls(
             config.path,
@@ -93,7 +100,10 @@ class TransformersCTC(CTCRecogniser):
         model.metric_normalizer = metric_normalizer
         model.uses_masks = uses_masks
         model.seed = seed
-        if not isinstance(config.tokenizer, CheckpointTokenizerConfig):
+        if init_from is not None:
+            model._source = str(init_from / TRANSFORMERS_FOLDER)
+            model._tokenizer = load_tokenizer(init_from)
+        elif not isinstance(config.tokenizer, CheckpointTokenizerConfig):
             model._tokenizer = tokenizer
         return model
 
@@ -178,6 +188,11 @@ class TransformersCTC(CTCRecogniser):
         self.model = model.to(self.device)
         if self.is_training_load:
             self.model.train()
+
+    def _initialize_from(self, weights: InitialWeights) -> Sequence[str]:
+        """``_load_weights`` has read the artifact: low-rank adapters are merged in it."""
+        count = len(self.tokenizer)
+        return [f"Tokenizer and output layer are those of {weights.directory}: {count} tokens."]
 
     def _prepare_for_training(self) -> None:
         config = self.config or PretrainedModelConfig(

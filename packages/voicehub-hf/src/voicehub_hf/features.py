@@ -137,6 +137,10 @@ def feature_lengths(processor: Any, num_samples: Lengths) -> Lengths:
         return frames * (frames > 0) // extractor.stride  # type: ignore[no-any-return]
     if kind == "ParakeetFeatureExtractor":
         return samples // extractor.hop_length  # type: ignore[no-any-return]
+    if kind == "WhisperFeatureExtractor":
+        # Trimmed or padded to one length; frames of the padding are not valid.
+        kept = samples - (samples - extractor.n_samples) * (samples > extractor.n_samples)
+        return kept // extractor.hop_length  # type: ignore[no-any-return]
     if extractor.model_input_names[0] == "input_values":
         return num_samples
     raise ConfigurationError(f"No length formula for the feature extractor {kind}.")
@@ -158,6 +162,8 @@ def minimum_samples(config: Any, processor: Any) -> int:
         return _KALDI_WINDOW + (frames - 1) * _KALDI_HOP
     if kind == "ParakeetFeatureExtractor":
         return max(2, inputs) * int(extractor.hop_length)
+    if kind == "WhisperFeatureExtractor":
+        return inputs * int(extractor.hop_length)
     return inputs
 
 
@@ -168,7 +174,7 @@ def frame_seconds(config: Any, processor: Any) -> float:
     per_input = 1
     if kind == "SeamlessM4TFeatureExtractor":
         per_input = _KALDI_HOP * extractor.stride
-    elif kind == "ParakeetFeatureExtractor":
+    elif kind in ("ParakeetFeatureExtractor", "WhisperFeatureExtractor"):
         per_input = extractor.hop_length
     return downsampling(config) * per_input / processor_sample_rate(processor)
 

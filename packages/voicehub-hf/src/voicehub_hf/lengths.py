@@ -1,4 +1,4 @@
-"""Exact output lengths of the CTC encoders.
+"""Exact output lengths of the speech encoders.
 
 Every function takes Python integers, NumPy integer arrays or torch integer tensors and returns
 the same kind, so that a pre-flight over a million clips is one vectorised call. The formula of
@@ -29,7 +29,7 @@ def time_convolutions(config: Any) -> tuple[Convolution, ...]:
     """Return every length-changing convolution between the model's input and its logits.
 
     Args:
-        config: Config of one of the five CTC classes.
+        config: Config of one of the CTC classes or of Whisper.
 
     Raises:
         ConfigurationError: The config is of another model type.
@@ -53,6 +53,8 @@ def front_convolutions(config: Any) -> tuple[Convolution, ...]:
         layer = Convolution(kernel, encoder.subsampling_conv_stride, (kernel - 1) // 2)
         halvings = int(encoder.subsampling_factor).bit_length() - 1
         return (layer,) * halvings
+    if model_type == "whisper":
+        return (Convolution(3, 1, 1), Convolution(3, 2, 1))
     raise ConfigurationError(f"No length formula for a config of model type '{model_type}'.")
 
 
@@ -82,7 +84,7 @@ def output_lengths(config: Any, input_lengths: Lengths) -> Lengths:
     """Return how many frames the model emits for inputs of these lengths.
 
     Args:
-        config: Config of one of the five CTC classes.
+        config: Config of one of the CTC classes or of Whisper.
         input_lengths: Samples for waveform models, valid feature frames for log-mel models.
             Integers: an ``int``, a NumPy array or a torch tensor.
 

@@ -57,7 +57,7 @@ def read_checkpoint_parts(
 
     Arguments and errors are those of :func:`load_checkpoint`.
     """
-    source, local = _source(directory_or_id, local_files_only)
+    source, local = checkpoint_source(directory_or_id, local_files_only)
     fetch: dict[str, Any] = {"revision": revision, "local_files_only": local}
     config, encoder = _config(source, fetch, model_type)
     extractor = _feature_extractor(source, encoder, fetch)
@@ -112,13 +112,13 @@ def load_checkpoint(
     """
     import torch
 
-    source, local = _source(directory_or_id, local_files_only)
+    source, local = checkpoint_source(directory_or_id, local_files_only)
     fetch: dict[str, Any] = {"revision": revision, "local_files_only": local}
     config, encoder = _config(source, fetch, model_type)
     _require_head(source, config, encoder, vocab_size)
     if Path(source).is_dir():
-        _refuse_pickles(Path(source))
-    _override(source, config, config_overrides or {})
+        refuse_pickles(Path(source))
+    override_settings(source, config, config_overrides or {})
     if vocab_size is not None:
         config.vocab_size = vocab_size
     if pad_token_id is not None:
@@ -133,13 +133,18 @@ def load_checkpoint(
     return LoadedCTC(model.eval(), processor, encoder, tuple(sorted(new)))
 
 
-def _source(name: str | Path, local_files_only: bool | None) -> tuple[str, bool]:
+def checkpoint_source(name: str | Path, local_files_only: bool | None) -> tuple[str, bool]:
+    """Return a directory or Hub id as text, and whether the network is left alone.
+
+    Raises:
+        CheckpointError: it can only be a directory, and there is none.
+    """
     path = Path(name)
     if path.is_dir():
         return str(path), True
     local = isinstance(name, Path) or path.is_absolute() or str(name).startswith((".", "~"))
     if local or len(path.parts) > 2:
-        raise CheckpointError(f"There is no directory {path} to load a CTC model from.")
+        raise CheckpointError(f"There is no directory {path} to load a model from.")
     return str(name), bool(local_files_only)
 
 
@@ -171,7 +176,12 @@ def _config(source: str, fetch: dict[str, Any], wanted: str | None) -> tuple[Any
     return AutoConfig.from_pretrained(source, trust_remote_code=False, **fetch), encoder
 
 
-def _override(source: str, config: Any, settings: Mapping[str, Any]) -> None:
+def override_settings(source: str, config: Any, settings: Mapping[str, Any]) -> None:
+    """Replace settings of a config, or of the encoder's inside it.
+
+    Raises:
+        ConfigurationError: the config has no setting of that name.
+    """
     inner = getattr(config, "encoder_config", None)
     for name, value in settings.items():
         holder = config if hasattr(config, name) else inner
@@ -183,7 +193,8 @@ def _override(source: str, config: Any, settings: Mapping[str, Any]) -> None:
         setattr(holder, name, value)
 
 
-def _refuse_pickles(directory: Path) -> None:
+def refuse_pickles(directory: Path) -> None:
+    """Raise ``CheckpointError`` unless a directory holds safetensors."""
     if any(directory.glob("*.safetensors")):
         return
     pickles = sorted(path.name for pattern in ("*.bin", "*.pt") for path in directory.glob(pattern))

@@ -1,4 +1,4 @@
-"""Low-rank adapters (Hu et al. 2021) on CTC models, through peft."""
+"""Low-rank adapters (Hu et al. 2021) on speech encoders with and without a CTC head, by peft."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import nn
 
 from voicehub.errors import ConfigurationError
 from voicehub_hf.encoders import ctc_encoder, unwrapped
+from voicehub_hf.speech_encoders import SPEECH_ENCODERS
 from voicehub_hf.wavlm_attention import call_attention_projections, restore_attention
 
 if TYPE_CHECKING:
@@ -34,13 +35,14 @@ def add_lora(
     loaded adapters (``merge_and_unload``) before use.
 
     Args:
-        model: One of the five CTC models.
+        model: One of the five CTC models, or an encoder without a head.
         rank: r; each adapted layer gains r * (inputs + outputs) parameters.
         alpha: The update is scaled by alpha / r.
         dropout: Dropout of the adapters' input.
         target_modules: Suffixes of module names, a regular expression over whole names, or
             ``"all-linear"``; the query and value projections by default.
-        train_head: Train the CTC head too, and save it with the adapters.
+        train_head: Train the CTC head too, and save it with the adapters; nothing where there is
+            none.
         seed: Of the adapters' first values. torch's global random state stays as it was.
 
     Raises:
@@ -54,8 +56,8 @@ def add_lora(
             f"LoRA needs rank >= 1, alpha > 0 and 0 <= dropout < 1; got rank={rank}, "
             f"alpha={alpha}, dropout={dropout}."
         )
-    encoder = ctc_encoder(model)
-    targets = encoder.lora_targets if target_modules is None else target_modules
+    default_targets, head_name = _adapted_parts(model)
+    targets = default_targets if target_modules is None else target_modules
     if targets == "all-linear":
         targets = linear_module_suffixes(model)
     config = LoraConfig(
@@ -63,9 +65,9 @@ def add_lora(
         lora_alpha=cast(int, alpha),  # peft only divides by it
         lora_dropout=dropout,
         target_modules=targets if isinstance(targets, str) else list(targets),
-        modules_to_save=[encoder.head_name] if train_head else None,
+        modules_to_save=[head_name] if train_head and head_name is not None else None,
     )
-    _check_targets(model, config, encoder.head_name)
+    _check_targets(model, config, head_name)
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         adapted = get_peft_model(cast(Any, model), config)
@@ -93,7 +95,7 @@ def lora_parameter_count(model: nn.Module) -> int:
 
 def linear_module_suffixes(model: nn.Module) -> list[str]:
     """Return the last name parts of the linear layers that adapters can go on, sorted."""
-    head = ctc_encoder(model).head_name
+    _, head = _adapted_parts(model)
     names = {
         name.rsplit(".", 1)[-1]
         for name, module in unwrapped(model).named_modules()
@@ -102,7 +104,17 @@ def linear_module_suffixes(model: nn.Module) -> list[str]:
     return sorted(names - {head})
 
 
-def _check_targets(model: nn.Module, config: Any, head_name: str) -> None:
+def _adapted_parts(model: nn.Module) -> tuple[tuple[str, ...], str | None]:
+    """Query and value projections of a model, and the name of its CTC head where it has one."""
+    architecture = type(unwrapped(model)).__name__
+    for encoder in SPEECH_ENCODERS.values():
+        if encoder.architecture == architecture:
+            return encoder.lora_targets, None
+    entry = ctc_encoder(model)
+    return entry.lora_targets, entry.head_name
+
+
+def _check_targets(model: nn.Module, config: Any, head_name: str | None) -> None:
     from peft import LoraConfig
     from peft.tuners.tuners_utils import check_target_module_exists
 

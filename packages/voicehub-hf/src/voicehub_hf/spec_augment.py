@@ -24,10 +24,10 @@ def disable_native_spec_augment(model: nn.Module) -> None:
     gradient; :class:`HiddenStateMasking` turns it on again.
     """
     unwrapped(model).config.apply_spec_augment = False
-    encoder = base_encoder(model)
-    embedding = getattr(encoder, "masked_spec_embed", None)
-    if embedding is not None:
-        embedding.requires_grad_(False)
+    for module in unwrapped(model).modules():
+        embedding = getattr(module, "masked_spec_embed", None)
+        if embedding is not None:
+            embedding.requires_grad_(False)
 
 
 def disable_layer_drop(model: nn.Module) -> None:

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from voicehub_hf.encoders import base_encoder
+from voicehub_hf.encoders import unwrapped
 
 
 def call_attention_projections(model: nn.Module) -> int:
@@ -25,7 +25,7 @@ def call_attention_projections(model: nn.Module) -> int:
     ``output_attentions`` gives none. Models of other types are left alone.
     """
     changed = 0
-    for module in base_encoder(model).modules():
+    for module in unwrapped(model).modules():
         if type(module).__name__ == "WavLMAttention":
             module.torch_multi_head_self_attention = MethodType(_self_attention, module)
             changed += 1
@@ -34,7 +34,7 @@ def call_attention_projections(model: nn.Module) -> int:
 
 def restore_attention(model: nn.Module) -> None:
     """Undo :func:`call_attention_projections`."""
-    for module in base_encoder(model).modules():
+    for module in unwrapped(model).modules():
         module.__dict__.pop("torch_multi_head_self_attention", None)
 
 
