@@ -158,6 +158,7 @@ def trainer_of() -> Callable[[dict], object]:
     """Return a function from a run's values to its Trainer, as ``voicehub train`` builds it."""
 
     def make(values: dict):
+        from voicehub.models.initial import read_initial_weights
         from voicehub.plugins.loading import resolve_reference
         from voicehub.specs.registry import get_training_spec
         from voicehub.trainer.trainer import Trainer
@@ -165,6 +166,9 @@ def trainer_of() -> Callable[[dict], object]:
         spec = get_training_spec(values["model_type"])
         config = resolve_reference(spec.config_class).model_validate(values)
         experiment = resolve_reference(spec.experiment_factory)(config)
+        if config.init_from is not None:
+            weights = read_initial_weights(config.init_from, model_type=spec.model_type)
+            experiment.model.start_from(weights)
         trainer = Trainer(
             model=experiment.model,
             args=config.training,

@@ -81,7 +81,7 @@ def test_training_goes_on_from_an_artifact(learnt, tone_corpus, log_mel_run, tra
     _, metrics, directory = learnt
     unseen = tone_corpus(30, seed=9, name="unseen")
     values = log_mel_run(tone_corpus(16), unseen, max_steps=1, learning_rate=0.0)
-    values["model"] = {"init_from": str(directory)}
+    values["init_from"], values["model"] = str(directory), {}
     trainer = trainer_of(values)
     trainer.train()
     assert trainer.evaluate()["eval_wer"] == pytest.approx(metrics["eval_wer"])

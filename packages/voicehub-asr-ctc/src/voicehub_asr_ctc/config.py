@@ -100,7 +100,6 @@ class LogMelModelConfig(Section):
         num_heads: of self-attention.
         intermediate_weight: weight of a second CTC loss taken half-way up the encoder.
         tokenizer: what the outputs are.
-        init_from: an artifact of this model type whose weights, tokenizer and sizes are the start.
     """
 
     sample_rate: int = Field(default=16000, gt=0)
@@ -116,7 +115,6 @@ class LogMelModelConfig(Section):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     intermediate_weight: float = Field(default=0.0, ge=0, lt=1)
     tokenizer: LogMelTokenizerConfig = Field(default_factory=CharactersConfig)
-    init_from: str | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

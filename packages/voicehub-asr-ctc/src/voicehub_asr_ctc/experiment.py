@@ -114,43 +114,47 @@ def _sample_rate(config: CTCRunConfig) -> int:
 def _start(config: CTCRunConfig, train: SplitRows) -> _Start:
     transcripts = TranscriptNormalizer(config.data.text_normalizer, config.data.text_case)
     texts = [transcripts(row.text) for row in train.rows]
+    earlier = _earlier(config)
     if isinstance(config, LogMelRunConfig):
         model_config = _log_mel_config(config)
-        tokenizer, vocabulary = build_tokenizer(model_config.tokenizer, texts)
+        wanted = model_config.tokenizer if earlier is None else earlier
+        tokenizer, vocabulary = build_tokenizer(wanted, texts)
         model = LogMelCTC.from_config(
             model_config, tokenizer, metric_normalizer=config.data.metric_normalizer
         )
-        record = {} if model_config.init_from is None else {"init_from": model_config.init_from}
-        return _Start(model, vocabulary, record)
+        return _Start(model, vocabulary, {})
     assert isinstance(config, PretrainedRunConfig)
     given: CTCTokenizer | None = None
     report = None
-    if not isinstance(config.model.tokenizer, CheckpointTokenizerConfig):
+    if earlier is None and not isinstance(config.model.tokenizer, CheckpointTokenizerConfig):
         given, report = build_tokenizer(config.model.tokenizer, texts, with_unknown=True)
     described = _described(config, given)
     return _Start(described, report, {"checkpoint": described.identity()})
 
 
+def _earlier(config: CTCRunConfig) -> GivenTokenizerConfig | None:
+    """The tokenizer of the artifact that the run starts from."""
+    return None if config.init_from is None else GivenTokenizerConfig(path=config.init_from)
+
+
 def _log_mel_config(config: LogMelRunConfig) -> LogMelModelConfig:
     """The model section; sizes and tokenizer are those of ``init_from`` where that is given."""
     model = config.model
-    if model.init_from is None:
+    if config.init_from is None:
         return model
-    directory = Path(model.init_from).expanduser()
-    earlier = LogMelCTC(directory).config
+    earlier = LogMelCTC(config.init_from).config
+    free = ("dropout", "intermediate_weight")
     changed = sorted(
         name
-        for name in model.model_fields_set - {"init_from", "dropout", "intermediate_weight"}
+        for name in model.model_fields_set.difference(free)
         if getattr(model, name) != getattr(earlier, name)
     )
     if changed:
         raise ConfigurationError(
-            f"model.init_from {directory} fixes sizes and tokenizer of the model, but the run "
+            f"init_from {config.init_from} fixes sizes and tokenizer of the model, but the run "
             f"sets others: {', '.join(f'model.{name}' for name in changed)}. Leave them out."
         )
-    kept = {"dropout": model.dropout, "intermediate_weight": model.intermediate_weight}
-    given = GivenTokenizerConfig(path=str(directory))
-    return earlier.model_copy(update={**kept, "init_from": str(directory), "tokenizer": given})
+    return earlier.model_copy(update={name: getattr(model, name) for name in free})
 
 
 def _described(config: CTCRunConfig, tokenizer: CTCTokenizer | None) -> TransformersCTC:
@@ -162,6 +166,7 @@ def _described(config: CTCRunConfig, tokenizer: CTCTokenizer | None) -> Transfor
         metric_normalizer=config.data.metric_normalizer,
         uses_masks=config.data.augment.spec_augment is not None,
         seed=config.training.seed,
+        init_from=None if config.init_from is None else Path(config.init_from),
     )
 
 

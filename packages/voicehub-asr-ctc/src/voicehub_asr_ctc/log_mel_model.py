@@ -54,11 +54,9 @@ class LogMelCTC(CTCRecogniser):
         metric_normalizer: str = "basic",
         device: str = "cpu",
     ) -> LogMelCTC:
-        """Build a lazy wrapper: random weights, or those of ``config.init_from``."""
+        """Build a lazy wrapper with random weights."""
         model = cls(RANDOM_WEIGHTS, device=device)
         model._configure(config, tokenizer, metric_normalizer)
-        if config.init_from is not None:
-            model._weights = Path(config.init_from).expanduser() / WEIGHTS_FILE
         return model
 
     def _configure(
@@ -87,7 +85,7 @@ class LogMelCTC(CTCRecogniser):
 
     def artifact_config(self) -> dict[str, Any]:
         return {
-            "config": self.config.model_dump(mode="json", exclude={"init_from"}),
+            "config": self.config.model_dump(mode="json"),
             "network": self.network_config.to_dict(),
             "metric_normalizer": self.metric_normalizer,
             "tokenizer_sha256": self.tokenizer.fingerprint(),

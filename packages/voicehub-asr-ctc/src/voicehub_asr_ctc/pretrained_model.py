@@ -52,6 +52,7 @@ class TransformersCTC(CTCRecogniser):
         self.masking: HiddenStateMasking | None = None
         self.new_parameters: tuple[str, ...] = ()
         self.seed = 0
+        self._goes_on = False  # from an artifact, whose output layer fits its tokenizer
         self._local = local_files_only
         self._parts: CheckpointParts | None = None
         self._tokenizer: CTCTokenizer | None = None
@@ -103,6 +104,7 @@ class TransformersCTC(CTCRecogniser):
         if init_from is not None:
             model._source = str(init_from / TRANSFORMERS_FOLDER)
             model._tokenizer = load_tokenizer(init_from)
+            model._goes_on = True
         elif not isinstance(config.tokenizer, CheckpointTokenizerConfig):
             model._tokenizer = tokenizer
         return model
@@ -170,7 +172,8 @@ class TransformersCTC(CTCRecogniser):
     # -- loading ------------------------------------------------------------------------------
 
     def _load_weights(self) -> None:
-        new_head = self.config is not None and not isinstance(self.tokenizer, PretrainedTokenizer)
+        keeps = isinstance(self.tokenizer, PretrainedTokenizer) or self._goes_on
+        new_head = self.config is not None and not keeps
         sizes: dict[str, Any] = {}
         if new_head:
             sizes = {"vocab_size": len(self.tokenizer), "pad_token_id": self.tokenizer.blank_id}
