@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from voicehub.checkpoints.state_file import read_state, write_state
 from voicehub.models.artifact import RECIPE_FILE, write_artifact_config
 from voicehub.models.lifecycle import PreTrainedSpeechModel
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from voicehub.adapters.base import TrainingAdapter
 
 NATIVE_EXPORT = "native_export"
-RECIPE_STATE_FILE = "recipe_state.pt"
+RECIPE_STATE_FILE = "recipe_state.safetensors"
 MODEL_FILE = "model.safetensors"
 
 
@@ -38,14 +39,10 @@ def save_artifact(adapter: TrainingAdapter, directory: Path, *, native_export: b
 
 def load_recipe_state(directory: Path) -> dict[str, Any]:
     """Return the recipe state of an artifact; empty where the recipe keeps none."""
-    import torch
-
-    from voicehub.checkpoints.codec import decode_state
-
     path = directory / RECIPE_STATE_FILE
     if not path.exists():
         return {}
-    state: dict[str, Any] = decode_state(torch.load(path, map_location="cpu", weights_only=True))
+    state: dict[str, Any] = read_state(path)
     return state
 
 
@@ -89,13 +86,9 @@ def _save_module(adapter: TrainingAdapter, directory: Path) -> None:
 
 
 def _save_recipe_state(adapter: TrainingAdapter, directory: Path) -> None:
-    import torch
-
-    from voicehub.checkpoints.codec import encode_state
-
     state = adapter.recipe_state_dict()
     if state:
-        torch.save(encode_state(state, "recipe state"), directory / RECIPE_STATE_FILE)
+        write_state(directory / RECIPE_STATE_FILE, state, "recipe")
 
 
 def _export_native(model: Any, target: Path) -> bool:
