@@ -16,11 +16,15 @@ from recipes import (
     RECIPES,
     WRAPPED,
     Frames,
+    Gan,
+    GanAdapter,
     Remembering,
     Wrapped,
     arguments,
     collate,
+    gan_spec,
     same,
+    seeded,
     trainer_for,
     weights,
 )
@@ -223,6 +227,51 @@ class TestE2:
         trainer.alert("odd", "look at it")
         assert notebook.media["alert"] == Text("odd: look at it.")
         assert isinstance(notebook.media["eval/sample"], Audio)
+
+    def test_E2_a_logged_loss_is_the_mean_over_the_updates_of_its_phase(
+        self, tmp_path: Path
+    ) -> None:
+        """The auxiliary phase is part of every third update alone; windows do not mix."""
+        rows = {}
+        for every in (1, 4):
+            trainer = trainer_for("gan", tmp_path / str(every), max_steps=8, logging_steps=every)
+            trainer.train()
+            rows[every] = [row for row in trainer.state.log_history if "loss" in row]
+        assert len(rows[4]) == 2
+        for row, single in zip(rows[4], (rows[1][:4], rows[1][4:]), strict=True):
+            for name in ("loss", "loss/discriminator/loss", "loss/auxiliary/loss"):
+                values = [one[name] for one in single if name in one]
+                assert (
+                    len(values)
+                    == {"loss/auxiliary/loss": {4: 1, 8: 2}}.get(name, {4: 4, 8: 4})[row["step"]]
+                )
+                assert row[name] == pytest.approx(sum(values) / len(values), rel=1e-12)
+            assert row["num_items"] == sum(one["num_items"] for one in single)
+
+    def test_E2_a_phase_whose_update_was_dropped_is_not_in_the_mean(self, tmp_path: Path) -> None:
+        class Poisoned(GanAdapter):
+            """The generator's loss is NaN in the second update."""
+
+            def training_step_loss(self, inputs: Any, phase: Any) -> dict[str, Any]:
+                output = super().training_step_loss(inputs, phase)
+                assert self.context is not None
+                if phase.name == "generator" and self.context.step == 1:
+                    output["loss"] = output["loss"] * math.nan
+                return output
+
+        model = seeded(Gan)
+        trainer = Trainer(
+            model=model,
+            args=arguments(tmp_path / "run", logging_steps=3),
+            data_collator=collate,
+            train_dataset=Frames(22),
+            training_adapter=Poisoned(model, gan_spec(auxiliary=False)),
+        )
+        trainer.train()
+        (row,) = [row for row in trainer.state.log_history if "loss" in row]
+        assert row["skipped_steps"] == 1
+        numbers = [value for key, value in row.items() if key.startswith(("loss", "grad_norm"))]
+        assert len(numbers) == 4 and all(map(math.isfinite, numbers))
 
     def test_E2_only_the_world_primary_reports(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

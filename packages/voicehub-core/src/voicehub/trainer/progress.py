@@ -30,6 +30,7 @@ class LogWindow:
         self.padded_seconds = 0.0
         self.grad_norm = 0.0
         self.components: dict[str, float] = {}
+        self.component_updates: dict[str, int] = {}
 
     def _restart_clock(self) -> None:
         self.started = time.perf_counter()
@@ -46,6 +47,7 @@ class LogWindow:
             self.items += result.num_items
         for name, value in result.components.items():
             self.components[name] = self.components.get(name, 0.0) + value
+            self.component_updates[name] = self.component_updates.get(name, 0) + 1
 
     def add_batch(self, samples: int, info: Mapping[str, Any]) -> None:
         """Count one micro-batch."""
@@ -62,7 +64,8 @@ class LogWindow:
         elapsed = max(time.perf_counter() - self.started, 1e-9)
         row = {"loss": self.loss / max(1, self.updates), "grad_norm": self.grad_norm}
         for name, value in self.components.items():
-            row[f"loss/{name}"] = value / max(1, self.updates)
+            # Not every phase is part of every update.
+            row[f"loss/{name}"] = value / self.component_updates[name]
         if self.items:
             row["num_items"] = self.items
         row["samples_per_second"] = self.clocked_samples / elapsed
@@ -79,7 +82,12 @@ class LogWindow:
         """The sums, as JSON values (floats survive JSON bit for bit)."""
         names = ("updates", "loss", "items", "samples", "audio_seconds", "padded_seconds")
         own = {name: getattr(self, name) for name in names}
-        return {**own, "grad_norm": self.grad_norm, "components": dict(self.components)}
+        return {
+            **own,
+            "grad_norm": self.grad_norm,
+            "components": dict(self.components),
+            "component_updates": dict(self.component_updates),
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the sums and start the clock anew."""

@@ -62,6 +62,15 @@ class UpdateResult:
     stepped: Routes = ()
     skipped: str | None = None  # why a stage moved nothing, or None
 
+    def take(self, part: UpdateResult) -> None:
+        """Add what one stage did. Of a stage that was dropped nothing counts."""
+        self.loss += part.loss
+        self.grad_norm = part.grad_norm
+        if part.num_items is not None:
+            self.num_items = (self.num_items or 0.0) + part.num_items
+        self.components.update(part.components)
+        self.stepped += part.stepped
+
 
 @dataclass(slots=True)
 class _PhaseSum:
@@ -114,18 +123,20 @@ class AccumulationWindow:
         """Run every phase that is due over the micro-batches, and step its routes."""
         result = UpdateResult()
         for stage in self._stages(window):
-            earlier, result.skipped = result.skipped, None
+            part = UpdateResult()
             before = self.dumps.random_states()
             self.buffers.remember()
             if self.halve_when_out_of_memory:
-                self._run_stage_halving(stage, window, result)
+                self._run_stage_halving(stage, window, part)
             else:
-                self._run_stage(stage, window, result)
-            if result.skipped is not None:
-                self.buffers.restore()
-                if earlier is None:
-                    self._dump(stage, window, result.skipped, before)
-            result.skipped = earlier or result.skipped
+                self._run_stage(stage, window, part)
+            if part.skipped is None:
+                result.take(part)
+                continue
+            self.buffers.restore()
+            if result.skipped is None:
+                self._dump(stage, window, part.skipped, before)
+                result.skipped = part.skipped
         if result.stepped:
             self.strategy.scheduler_step(self.schedulers, result.stepped)
             self.adapter.on_optimizer_step(result.stepped, window.step)
@@ -178,7 +189,6 @@ class AccumulationWindow:
     def _run_in_parts(
         self, stage: tuple[TrainingPhaseSpec, ...], window: Window, result: UpdateResult
     ) -> None:
-        before = replace(result, components=dict(result.components))
         while True:
             try:
                 return self._run_stage(stage, window, result)
@@ -193,9 +203,7 @@ class AccumulationWindow:
             # Outside of the handler: the exception has kept the failed graph alive until here.
             logger.warning("%s Running it again in halves.", problem)
             self._forget(stage)
-            for name in ("num_items", "components"):
-                setattr(result, name, getattr(before, name))
-            before = replace(before, components=dict(before.components))
+            result.num_items, result.components = None, {}
             window = replace(window, batches=batches)
             self._needs_items = True
 
