@@ -9,15 +9,15 @@ from torch import Tensor
 def maximum_path(scores: Tensor, text_lengths: Tensor, frame_lengths: Tensor) -> Tensor:
     """As :func:`~voicehub_vits.losses.monotonic_alignment.ops.maximum_path`, without checks.
 
-    Sums are taken in float64 on the CPU, in float32 elsewhere (float64 for float64).
+    Sums are float64; float32 on Apple's GPUs, which have no more.
     """
     batch, text, frames = scores.shape
     device = scores.device
     sound = sound_lengths(scores, text_lengths, frame_lengths)
     if frames == 0 or text == 0:
         return torch.full((batch, frames), -1, dtype=torch.int64, device=device)
-    wide = scores.dtype == torch.float64 or device.type == "cpu"
-    rows = scores.detach().permute(2, 0, 1).to(torch.float64 if wide else torch.float32)
+    wide = torch.float32 if device.type == "mps" else torch.float64
+    rows = scores.detach().permute(2, 0, 1).to(wide)
     best = rows.new_full((batch, text), -torch.inf)
     moved = torch.zeros((frames, batch, text), dtype=torch.bool, device=device)
     for frame in range(frames):

@@ -46,13 +46,14 @@ def maximum_path(
     Scores of NaN, and sums of infinities of unlike sign, count as minus infinity.
 
     Args:
-        scores: (batch, text, frames), any floating dtype and strides. float16 and bfloat16 add up
-            in float32 at least, float64 in float64; on the CPU float32 adds up in float64.
+        scores: (batch, text, frames), any floating dtype and strides; sums are float64. Fastest
+            where the text positions of a frame lie next to each other in memory.
         text_lengths: int64 (batch,), text positions of each item, on the scores' device.
         frame_lengths: int64 (batch,), frames of each item, no fewer than its text positions.
         check: raise on lengths that allow no path; None does so on the CPU, and elsewhere, where
             looking would wait for the device, leaves all -1 in the row of such an item.
         kernel: ``c``, ``triton`` or ``torch``; None chooses by device and ``VOICEHUB_KERNELS``.
+            The Triton path leaves texts of more than 2,048 positions to the torch path.
 
     Returns:
         int64 (batch, frames): positions 0 to text_lengths - 1, never falling, without gaps; -1
@@ -107,11 +108,12 @@ def _maximum_path(scores, text_lengths, frame_lengths, check, kernel):  # type: 
 def _on_cuda(scores, text_lengths, frame_lengths, check, kernel):  # type: ignore[no-untyped-def]
     if check:
         _check_lengths(scores, text_lengths, frame_lengths)
-    if KERNELS.select("cuda", kernel or None).path == "torch":
-        return _torch.maximum_path(scores, text_lengths, frame_lengths)
-    from voicehub_vits.losses.monotonic_alignment import _triton
+    if KERNELS.select("cuda", kernel or None).path == "triton":
+        from voicehub_vits.losses.monotonic_alignment import _triton
 
-    return _triton.maximum_path(scores, text_lengths, frame_lengths)
+        if scores.shape[1] <= _triton.MOST_TEXT:
+            return _triton.maximum_path(scores, text_lengths, frame_lengths)
+    return _torch.maximum_path(scores, text_lengths, frame_lengths)
 
 
 @_maximum_path.register_fake

@@ -21,7 +21,7 @@ LIBRARY = CLibrary(
 def maximum_path(scores: Tensor, text_lengths: Tensor, frame_lengths: Tensor) -> Tensor:
     """As :func:`~voicehub_vits.losses.monotonic_alignment.ops.maximum_path`, without checks.
 
-    float16 and bfloat16 scores are widened first; any strides are read as they are.
+    float16 and bfloat16 scores are widened first; strides of the others are read as they are.
 
     Raises:
         MemoryError: no room for one byte a cell of the largest item.

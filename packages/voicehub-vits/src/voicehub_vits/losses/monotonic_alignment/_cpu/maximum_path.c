@@ -5,8 +5,8 @@
  * them are turned into rows first. What decides the path is one byte a cell: whether the step came
  * from the text position before. A sum that is not a number counts as minus infinity.
  *
- * float32 scores add up in double: on a modern processor that costs nothing, since memory is the
- * limit, and the path is that of exact sums.
+ * float32 scores add up in double: that costs next to nothing, since turning the frames is the limit,
+ * and keeps the sums of a thousand frames as exact as the scores.
  */
 #include <math.h>
 #include <stdint.h>
