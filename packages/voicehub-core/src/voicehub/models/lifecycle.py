@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from voicehub.models.initial import InitialWeights
-    from voicehub.models.results import EvaluationReport, Transcription
+    from voicehub.models.results import EvaluationReport, Synthesis, Transcription
 
 logger = logging.getLogger(__name__)
 
@@ -274,6 +274,31 @@ class PreTrainedSpeechModel(ABC):
 
 class PreTrainedTTSModel(PreTrainedSpeechModel):
     """Base of text-to-speech wrappers."""
+
+    def synthesize(
+        self,
+        texts: Sequence[str],
+        *,
+        speaker: str | int | None = None,
+        language: str | None = None,
+        speaking_rate: float | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> list[Synthesis]:
+        """Speak texts, one after the other; equal seeds give equal speech.
+
+        Args:
+            texts: What to say.
+            speaker: Name or number, where the model has several.
+            language: Its name, where the model has several.
+            speaking_rate: Over 1 is faster; None is the model's own.
+            seed: Of whatever the model draws, the same for each text.
+            options: What the family takes beyond these.
+
+        Raises:
+            UnsupportedTrainingError: The family does not synthesise.
+        """
+        raise UnsupportedTrainingError(f"{self.model_type!r} does not synthesise speech.")
 
 
 class PreTrainedRecognitionModel(PreTrainedSpeechModel):

@@ -1,9 +1,12 @@
-"""What recognisers return: transcriptions and evaluation reports."""
+"""What models return: transcriptions, evaluation reports, spoken texts."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -81,3 +84,23 @@ class EvaluationReport:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON values."""
         return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Synthesis:
+    """A text as speech.
+
+    Attributes:
+        text: What was asked for.
+        waveform: Mono samples in [-1, 1], float32 (samples,).
+        sampling_rate: Hz.
+    """
+
+    text: str
+    waveform: np.ndarray[Any, Any]
+    sampling_rate: int
+
+    @property
+    def duration(self) -> float:
+        """Seconds."""
+        return len(self.waveform) / self.sampling_rate
