@@ -108,7 +108,16 @@ def test_ranks_share_out_the_global_plan(dataset, world_size, assert_equal):
     for step, batch in enumerate(whole):
         assert_equal(ranks[step % world_size][step // world_size], batch)
     assert sum(map(len, ranks)) == len(whole)
-    assert_equal(load(dataset, rank=1, world_size=world_size, start_batch=1), ranks[1][1:])
+    later = load(dataset, rank=1, world_size=world_size, start_batch=min(world_size, len(whole)))
+    assert_equal(later, ranks[1][1:])
+
+
+def test_ranks_share_out_what_is_left_from_any_position(dataset, assert_equal):
+    whole = load(dataset)
+    for start in range(len(whole)):
+        ranks = [load(dataset, rank=r, world_size=2, start_batch=start) for r in range(2)]
+        for step, batch in enumerate(whole[start:]):
+            assert_equal(ranks[step % 2][step // 2], batch)
 
 
 def test_a_late_start_reads_nothing_before_it(keyed_noise):

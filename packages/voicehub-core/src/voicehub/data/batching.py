@@ -119,8 +119,8 @@ class StreamBatchMaker:
             yield self._collate(number, samples)
 
     def _wanted(self, number: int) -> bool:
-        turn, rank = divmod(number, self.request.world_size)
-        return rank == self.request.rank and turn >= self.request.start_batch
+        left = number - self.request.start_batch
+        return left >= 0 and left % self.request.world_size == self.request.rank
 
     def _items(self) -> Iterator[Any]:
         key = (self.request.plan.seed, self.request.epoch)

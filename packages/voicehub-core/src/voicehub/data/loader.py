@@ -82,9 +82,10 @@ class BatchLoader:
         self._workers: tuple[_RequestQueue, DataLoader[Any]] | None = None
 
     def epoch(self, epoch: int, start_batch: int = 0) -> Iterator[Any]:
-        """Yield this rank's batches of ``epoch`` from its ``start_batch``-th on.
+        """Yield this rank's share of the batches of ``epoch`` from ``start_batch`` on.
 
-        Batches before that are not read. A stream is the exception: it is replayed up to there.
+        ``start_batch`` counts the batches of all ranks. Those before it are not read. A stream is
+        the exception: it is replayed up to there.
 
         Raises:
             ConfigurationError: ``start_batch`` lies beyond the end of the epoch.
@@ -113,24 +114,26 @@ class BatchLoader:
         self.close()
 
     def requests(self, epoch: int, start_batch: int) -> list[BatchRequest]:
-        """Return what this rank reads in ``epoch`` from its ``start_batch``-th batch on.
+        """Return what this rank reads of ``epoch`` from batch ``start_batch`` of the plan on.
+
+        The first batch that is left is that of rank 0, wherever in the epoch it stands.
 
         Raises:
             ConfigurationError: ``start_batch`` lies beyond the end of the epoch.
         """
         batches = self.plan.batches(epoch)
-        mine = range(self.rank, len(batches), self.world_size)
-        if not 0 <= start_batch <= len(mine):
+        if not 0 <= start_batch <= len(batches):
             raise ConfigurationError(
-                f"start_batch is {start_batch} but epoch {epoch} holds {len(mine)} batches for "
-                f"rank {self.rank} of {self.world_size}; the plan or the data has changed."
+                f"start_batch is {start_batch} but epoch {epoch} holds {len(batches)} batches; the "
+                "plan or the data has changed."
             )
+        mine = range(start_batch + self.rank, len(batches), self.world_size)
         # Draws are counted over the global plan, so that keys do not depend on the world size.
         first_draws = list(accumulate(map(len, batches), initial=0))
         seed = self.plan.seed
         return [
             BatchRequest(seed, epoch, first_draws[number], batches[number])
-            for number in mine[start_batch:]
+            for number in mine
         ]
 
     def _load_here(self, requests: list[BatchRequest]) -> Iterator[Any]:

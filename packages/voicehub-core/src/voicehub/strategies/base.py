@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import Tensor, nn
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from voicehub.adapters.context import TrainingContext
     from voicehub.adapters.outputs import SpeechTrainingOutput
     from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
+
+
+ResultT = TypeVar("ResultT")
 
 
 class TrainingStrategy(ABC):
@@ -60,7 +63,13 @@ class TrainingStrategy(ABC):
         """Wrap a loader; ours is dealt to ranks already."""
         return dataloader
 
-    # One micro-batch.
+    # One phase of one window: begin_phase, its micro-batches, end_phase.
+
+    def begin_phase(self, parameters: Sequence[nn.Parameter]) -> None:
+        """The micro-batches that follow are of a phase that trains these parameters."""
+
+    def end_phase(self) -> None:
+        """Sum the phase's gradients over processes; also called where a micro-batch has failed."""
 
     @abstractmethod
     def prepare_input(self, value: Any, *, device: str) -> Any:
@@ -76,7 +85,10 @@ class TrainingStrategy(ABC):
 
     @contextlib.contextmanager
     def no_sync(self, model: nn.Module, *, enabled: bool) -> Iterator[None]:
-        """Hold back gradient reduction on all but the last micro-batch of a window."""
+        """Hold back gradient reduction on all but the last micro-batch of a window.
+
+        A process without a micro-batch in a window does not come here, but to ``end_phase``.
+        """
         yield
 
     def execute_training_phase(
@@ -99,6 +111,15 @@ class TrainingStrategy(ABC):
 
     # The end of a window.
 
+    def exchange(self, value: Any, *, what: str = "a decision") -> list[Any]:
+        """JSON values of all processes in the order of ranks; all of them must call it.
+
+        Args:
+            value: that of this process.
+            what: names the occasion in the message when a process does not come.
+        """
+        return [value]
+
     def reduce_sum(self, value: Tensor | float) -> Tensor | float:
         """Sum over processes; all of them must call it."""
         return value
@@ -106,6 +127,13 @@ class TrainingStrategy(ABC):
     def any_rank(self, flag: bool) -> bool:
         """Whether ``flag`` holds on any process: every decision that changes what a rank does."""
         return flag
+
+    def changed_state(self) -> Any:
+        """JSON that says what forward passes have changed in the model beside its weights."""
+        return None
+
+    def share_state(self, changed: Sequence[Any]) -> None:
+        """Make equal on all processes what ``changed_state`` said on each of them."""
 
     def normalize_gradients(self, grads: Sequence[Tensor], divisor: float) -> None:
         """Divide gradients in place."""
@@ -144,11 +172,30 @@ class TrainingStrategy(ABC):
     # Evaluation, checkpoints, other processes.
 
     def gather_for_metrics(self, value: list[Any]) -> list[Any]:
-        """Rows of all processes in the order of the data."""
-        return value
+        """Rows of one evaluation batch of each process, in the order of the data."""
+        return [row for rows in self.gather_objects(value) for row in rows]
+
+    def gather_objects(self, value: Any, *, what: str = "the results") -> list[Any]:
+        """Python objects of all processes in the order of ranks; all of them must call it."""
+        return [value]
 
     def barrier(self) -> None:
         """Wait for all processes."""
+
+    def on_primary(self, work: Callable[[], ResultT], *, what: str = "work of rank 0") -> ResultT:
+        """Run ``work`` on the primary process alone; its JSON result is returned on all."""
+        return work()
+
+    @contextlib.contextmanager
+    def primary_first(self, what: str = "work of rank 0") -> Iterator[None]:
+        """The block runs on the primary process first, then on the others."""
+        yield
+
+    def report_failure(self, error: BaseException) -> None:
+        """Let other processes know why this one ends."""
+
+    def close(self) -> None:
+        """Leave the other processes; nothing of the strategy is used afterwards."""
 
     def unwrap_model(self, model: nn.Module) -> nn.Module:
         """Undo ``prepare_model``."""

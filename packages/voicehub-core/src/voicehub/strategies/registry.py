@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 StrategyFactory = Callable[["TrainingArguments"], TrainingStrategy]
 
-_BUILT_IN: dict[str, StrategyFactory] = {"torch": SingleProcessStrategy}
+
+def _ddp(args: TrainingArguments) -> TrainingStrategy:
+    from voicehub.strategies.ddp import DataParallelStrategy  # torch.distributed, when asked for
+
+    return DataParallelStrategy(args)
+
+
+_BUILT_IN: dict[str, StrategyFactory] = {"torch": SingleProcessStrategy, "ddp": _ddp}
 _registered: dict[str, StrategyFactory] = {}
 
 
@@ -68,9 +75,9 @@ def get_training_strategy(name: str) -> StrategyFactory:
 def resolve_strategy(
     strategy: str | TrainingStrategy | None, args: TrainingArguments
 ) -> TrainingStrategy:
-    """An instance from a name, an instance or nothing (``torch``)."""
+    """An instance from a name, an instance or nothing (``args.strategy``)."""
     if isinstance(strategy, TrainingStrategy):
         return strategy
     if strategy is not None and not isinstance(strategy, str):
         raise TypeError(f"training_strategy must be a name or a strategy, got {strategy!r}.")
-    return get_training_strategy(strategy or "torch")(args)
+    return get_training_strategy(strategy or args.strategy)(args)

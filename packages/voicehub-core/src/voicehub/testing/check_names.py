@@ -13,6 +13,7 @@ DESCRIPTIONS = {
     "checkpoint": "a checkpoint resumes bit-exactly",
     "export": "the exported artifact reloads and gives equal outputs",
     "accumulation": "an update does not depend on how its batch was split",
+    "two_processes": "two processes make the updates of one",
     "padding_mates": "an item's loss and gradient do not depend on its batch mates",
     "padding_garbage": "what stands in the padding does not matter",
     "lengths": "computed output lengths are the real ones",

@@ -136,6 +136,10 @@ class TrainingArguments:
     gradient_checkpointing: bool = False
     torch_compile: bool = False
 
+    # Processes: how a step is executed, and seconds that a process waits for the others.
+    strategy: str = "torch"
+    ddp_timeout: float = Field(default=45.0, gt=0)
+
     # Randomness. ``data_seed`` orders and augments the data; it defaults to ``seed``.
     seed: int = 42
     data_seed: int | None = None

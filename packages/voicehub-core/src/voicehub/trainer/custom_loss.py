@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from voicehub.adapters.base import TrainingAdapter
     from voicehub.adapters.context import TrainingContext
     from voicehub.trainer.arguments import TrainingArguments
-    from voicehub.trainer.micro_batch import MicroBatch
+    from voicehub.trainer.micro_batch import MicroBatch, Window
 
 LossFunction = Callable[..., Tensor]
 
@@ -23,9 +23,10 @@ LossFunction = Callable[..., Tensor]
 class CustomLoss:
     """Calls ``function(outputs, labels, num_items_in_batch=n)`` on one forward.
 
-    ``n`` counts the items of the whole real accumulation window: label entries that are not -100
-    for integer labels, otherwise samples. A function that takes ``num_items_in_batch`` divides by
-    it itself, so the Trainer adds its losses up and normalises nothing; one that does not take it
+    ``n`` counts the items of the whole real accumulation window, over all processes: label entries
+    that are not -100 for integer labels, otherwise samples. A function that takes
+    ``num_items_in_batch`` divides by it itself, so the Trainer adds its losses up and normalises
+    nothing; one that does not take it
     returns a mean, and the Trainer averages over the micro-batches.
     """
 
@@ -41,9 +42,9 @@ class CustomLoss:
         self,
         adapter: TrainingAdapter,
         context: TrainingContext,
-        batches: Sequence[MicroBatch],
+        window: Window,
     ) -> Tensor:
-        """One forward and one loss."""
+        """One forward and one loss of a micro-batch in a window."""
         inputs = context.inputs
         if not isinstance(inputs, Mapping):
             raise ConfigurationError("compute_loss_func needs batches that are mappings.")
@@ -51,7 +52,8 @@ class CustomLoss:
         features = {k: v for k, v in inputs.items() if k not in self.label_names}
         outputs = adapter.forward(features, context.phase)
         if self.is_normalised:
-            items = sum(self._count(batch) for batch in batches)
+            shared = window.shared
+            items = self.count(window.batches) if shared is None else shared.labels
             loss = self.function(outputs, labels, num_items_in_batch=items)
         else:
             loss = self.function(outputs, labels)
@@ -67,6 +69,10 @@ class CustomLoss:
                 f"it has {sorted(inputs)}. Set label_names."
             )
         return next(iter(found.values())) if len(found) == 1 else found
+
+    def count(self, batches: Sequence[MicroBatch]) -> int:
+        """Items of some micro-batches."""
+        return sum(map(self._count, batches))
 
     def _count(self, batch: MicroBatch) -> int:
         labels = next((batch.inputs[n] for n in self.label_names if n in batch.inputs), None)

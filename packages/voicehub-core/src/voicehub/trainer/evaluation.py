@@ -113,9 +113,17 @@ class Evaluator:
         totals = _Totals(self.adapter.metric_accumulator(split))
         began = time.perf_counter()
         with evaluation_mode(self.adapter):
-            for batch in feed.batches(0):
-                self._run_batch(batch, totals, loss_only=loss_only, keep=keep_predictions)
+            for batch in self._batches(feed):
+                rows = []
+                if batch is not None:
+                    rows = self._run_batch(
+                        batch, totals, loss_only=loss_only, keep=keep_predictions
+                    )
+                if not loss_only:
+                    totals.accumulator.add(self.strategy.gather_for_metrics(rows))
                 self.on_batch()
+        if self.strategy.world_size > 1:
+            self._share(totals)
         if totals.samples == 0:
             raise DataError("The evaluation data gave no batch: nothing was evaluated.")
         elapsed = max(time.perf_counter() - began, 1e-9)
@@ -123,11 +131,40 @@ class Evaluator:
         metrics["samples"] = totals.samples
         metrics["runtime"] = elapsed
         metrics["samples_per_second"] = totals.samples / elapsed
+        # Decisions hang on them: all processes take those of the first one, to the last bit.
+        metrics = self.strategy.exchange(metrics, what="the metrics")[0]
         return SplitResult(metrics, _joined(totals.predictions), _joined(totals.labels))
+
+    def _batches(self, feed: DataFeed) -> Iterator[MicroBatch | None]:
+        """This process's batches; None in rounds in which only others have one."""
+        batches = feed.batches(0)
+        if self.strategy.world_size == 1:
+            yield from batches
+            return
+        while True:
+            batch = next(batches, None)
+            if not self.strategy.any_rank(batch is not None):
+                return
+            yield batch
+
+    def _share(self, totals: _Totals) -> None:
+        """Make the totals those of all processes; each batch counts once."""
+        own = [totals.loss, totals.weight, totals.samples, totals.components]
+        rows = self.strategy.exchange(own, what="the evaluation's sums")
+        totals.loss, totals.weight = sum(row[0] for row in rows), sum(row[1] for row in rows)
+        totals.samples = sum(row[2] for row in rows)
+        totals.components = {}
+        for row in rows:
+            for name, value in row[3].items():
+                totals.components[name] = totals.components.get(name, 0.0) + value
+        kept = self.strategy.gather_objects([totals.predictions, totals.labels])
+        totals.predictions = _in_turn([row[0] for row in kept])
+        totals.labels = _in_turn([row[1] for row in kept])
 
     def _run_batch(
         self, batch: MicroBatch, totals: _Totals, *, loss_only: bool, keep: bool
-    ) -> None:
+    ) -> list[Any]:
+        """Evaluate one batch; returns its rows."""
         if batch.phase is None:
             phase = self.adapter.select_evaluation_phase()
         else:
@@ -138,14 +175,10 @@ class Evaluator:
         if output.loss is not None:
             self._add_loss(output, batch, totals)
         if loss_only:
-            return
-        totals.accumulator.add(
-            self.strategy.gather_for_metrics(
-                self.adapter.evaluation_rows(output, batch.inputs, batch.info)
-            )
-        )
+            return []
         if keep or self.compute_metrics is not None:
             self._keep(output, batch, totals)
+        return self.adapter.evaluation_rows(output, batch.inputs, batch.info)
 
     def _add_loss(self, output: SpeechTrainingOutput, batch: MicroBatch, totals: _Totals) -> None:
         weight = float(batch.size if output.num_items is None else output.num_items)
@@ -174,14 +207,12 @@ class Evaluator:
     def _metrics(self, totals: _Totals, *, loss_only: bool) -> dict[str, float]:
         metrics: dict[str, float] = {}
         if totals.weight:
-            metrics["loss"] = float(self.strategy.reduce_sum(totals.loss)) / float(
-                self.strategy.reduce_sum(totals.weight)
-            )
+            metrics["loss"] = totals.loss / totals.weight
             for name, value in totals.components.items():
                 metrics[f"loss/{name}"] = value / totals.weight
         if loss_only:
             return metrics
-        metrics.update(totals.accumulator.compute())
+        metrics.update({k: float(v) for k, v in totals.accumulator.compute().items()})
         if self.compute_metrics is not None:
             prediction = EvalPrediction(_joined(totals.predictions), _joined(totals.labels))
             metrics.update({k: float(v) for k, v in self.compute_metrics(prediction).items()})
@@ -210,6 +241,12 @@ def run_tasks(
                     )
                 found[name] = float(value)
     return found
+
+
+def _in_turn(lists: Sequence[Sequence[Any]]) -> list[Any]:
+    """One entry of each list after the other, as batches were dealt; later ones may be shorter."""
+    longest = max(map(len, lists))
+    return [one[n] for n in range(longest) for one in lists if n < len(one)]
 
 
 def _numpy(value: Any) -> np.ndarray[Any, Any]:

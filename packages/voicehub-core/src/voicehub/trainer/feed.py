@@ -94,17 +94,16 @@ class DataFeed:
         self._loader.close()
 
     def num_batches(self, epoch: int) -> int | None:
-        """Micro-batches of one process in ``epoch``; None for a stream, which nobody can count."""
-        if isinstance(self.plan, StreamPlan):
-            return None
-        return math.ceil(self.plan.num_batches(epoch) / self.strategy.world_size)
+        """Micro-batches of all processes in ``epoch``; None for a stream, which none can count."""
+        return None if isinstance(self.plan, StreamPlan) else self.plan.num_batches(epoch)
 
     def num_updates(self, epoch: int) -> int | None:
         """Accumulation windows in ``epoch``, the ragged last one included; None for a stream."""
         batches = self.num_batches(epoch)
         if batches is None:
             return None
-        return math.ceil(batches / self.args.gradient_accumulation_steps)
+        together = self.args.gradient_accumulation_steps * self.strategy.world_size
+        return math.ceil(batches / together)
 
     def sample_keys(self, epoch: int, start: int) -> list[list[SampleKey]] | None:
         """Keys of the samples of this process's micro-batches from ``start`` on.
@@ -124,7 +123,10 @@ class DataFeed:
         return self._micro_batch(BatchMaker(self.dataset, self.collate_fn).make(request))
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[MicroBatch]:
-        """Micro-batches of ``epoch`` from number ``start`` on; earlier items are not touched."""
+        """This process's share of the micro-batches of ``epoch`` from number ``start`` on.
+
+        ``start`` counts those of all processes. Earlier items are not touched.
+        """
         raw_batches = self._loader.epoch(epoch, start)
         for raw in self.strategy.prepare_dataloader(raw_batches, training=True):
             yield self._micro_batch(raw)
@@ -134,7 +136,7 @@ class DataFeed:
 
         Args:
             epoch: which epoch of the plan.
-            start: micro-batches of it that are done already.
+            start: micro-batches of it that are done already, of all processes.
             waited: told the seconds spent waiting for data.
         """
         size = self.args.gradient_accumulation_steps

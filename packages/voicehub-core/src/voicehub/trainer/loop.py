@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from voicehub.checkpoints.layout import checkpoint_name
 from voicehub.errors import DataError, NonFiniteError
 from voicehub.optim.bundle import SchedulerBundle
+from voicehub.strategies.base import TrainingStrategy
+from voicehub.trainer.agreement import GlobalWindow, share_control, share_window
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.horizon import Horizon
@@ -42,6 +44,7 @@ class TrainingLoop:
         control: TrainerControl,
         feed: DataFeed,
         window: AccumulationWindow,
+        strategy: TrainingStrategy,
         schedulers: SchedulerBundle,
         horizon: Horizon,
         progress: LogWindow,
@@ -52,11 +55,12 @@ class TrainingLoop:
         self.control = control
         self.feed = feed
         self.window = window
+        self.strategy = strategy
         self.schedulers = schedulers
         self.horizon = horizon
         self.progress = progress
         self.actions = actions
-        self.samples_read = 0  # by this process
+        self.samples_read = 0  # by all processes
         self._last_save = state.global_step  # a resumed run stands at a saved step
 
     def run(self) -> None:
@@ -79,11 +83,8 @@ class TrainingLoop:
         control.should_epoch_stop = False
         num_batches = self.feed.num_batches(state.train_epoch)
         self.actions.fire("on_epoch_begin")
-        windows = self.feed.windows(
-            state.train_epoch, state.train_batch_cursor, self._add_waiting_time
-        )
-        for batches in windows:
-            self._run_window(batches, num_batches)
+        for batches, shared in self._windows():
+            self._run_window(batches, shared, num_batches)
             if state.global_step >= self.horizon.max_steps:
                 control.should_training_stop = True
             if control.should_training_stop or control.should_epoch_stop:
@@ -96,6 +97,33 @@ class TrainingLoop:
         else:
             self._end_epoch_if_read()
 
+    def _windows(self) -> Iterator[tuple[list[MicroBatch], GlobalWindow | None]]:
+        """Windows of what is left of the epoch, until no process has a micro-batch left."""
+        state = self.state
+        windows = self.feed.windows(
+            state.train_epoch, state.train_batch_cursor, self._add_waiting_time
+        )
+        if self.strategy.world_size == 1:
+            for batches in windows:
+                yield batches, None
+            return
+        while True:
+            batches, problem = [], None
+            try:
+                batches = next(windows, [])
+            except Exception as error:  # the others must hear of it
+                problem = error
+            shared = share_window(
+                self.strategy,
+                batches,
+                step=state.global_step,
+                labels=self.window.count_labels(batches),
+                problem=problem,
+            )
+            if not shared.micro_batches:
+                return
+            yield batches, shared
+
     def _end_read_epoch(self) -> None:
         if self.state.train_batch_cursor == 0:
             raise DataError(f"Epoch {self.state.train_epoch} gave no batch: nothing to train on.")
@@ -107,14 +135,20 @@ class TrainingLoop:
         if num_batches is not None and 0 < num_batches <= state.train_batch_cursor:
             self._end_epoch()
 
-    def _run_window(self, batches: list[MicroBatch], num_batches: int | None) -> None:
+    def _run_window(
+        self, batches: list[MicroBatch], shared: GlobalWindow | None, num_batches: int | None
+    ) -> None:
         state = self.state
         self.actions.fire("on_step_begin")
-        for batch in batches:
-            self.samples_read += batch.size
-            self.progress.add_batch(batch.size, batch.info)
-        result = self.window.run(Window(batches, state.global_step, state.epoch))
-        state.train_batch_cursor += len(batches)
+        if shared is None:
+            for batch in batches:
+                self.samples_read += batch.size
+                self.progress.add_batch(batch.size, batch.info)
+        else:
+            self.samples_read += shared.samples
+            self.progress.add_batch(shared.samples, shared.info)
+        result = self.window.run(Window(batches, state.global_step, state.epoch, shared))
+        state.train_batch_cursor += len(batches) if shared is None else shared.micro_batches
         if num_batches is not None:
             state.epoch = state.train_epoch + state.train_batch_cursor / num_batches
         self.actions.settle()
@@ -129,13 +163,16 @@ class TrainingLoop:
             self.actions.fire("on_step_end")
             self._ask_by_step()
             self._act()
+        elif self.strategy.world_size > 1:
+            share_control(self.strategy, self.control)
 
     def _count_skipped(self, result: UpdateResult, batches: list[MicroBatch]) -> None:
         """An update that was not finite: say which samples, and give up after too many."""
         state = self.state
         state.skipped_steps += 1
         state.nonfinite_in_a_row += 1
-        ids = [str(i) for batch in batches for i in batch.info.get("ids", ())]
+        own = [str(i) for batch in batches for i in batch.info.get("ids", ())]
+        ids = [i for found in self.strategy.exchange(own, what="skipped samples") for i in found]
         shown = ", ".join(ids[:16]) + (f" and {len(ids) - 16} more" if len(ids) > 16 else "")
         logger.warning(
             "Update skipped after step %d: %s. Samples: %s",
@@ -178,6 +215,10 @@ class TrainingLoop:
     def _act(self) -> None:
         """Log, evaluate, save, in this order, each at most once a step."""
         control, step = self.control, self.state.global_step
+        several = self.strategy.world_size > 1
+        if several:
+            share_control(self.strategy, control)
+        acts = control.should_log or control.should_evaluate or control.should_save
         if control.should_log:
             control.should_log = False
             self._log()
@@ -191,6 +232,8 @@ class TrainingLoop:
             if self._last_save != step:
                 self._last_save = step
                 self.actions.save()
+        if several and acts:  # callbacks may have asked for something on one rank
+            share_control(self.strategy, control)
 
     def _evaluate(self) -> None:
         state, control = self.state, self.control

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from voicehub.trainer.agreement import GlobalWindow
 
 
 @dataclass(slots=True)
@@ -24,3 +27,4 @@ class Window:
     batches: Sequence[MicroBatch]
     step: int
     epoch: float
+    shared: GlobalWindow | None = None  # what all processes hold of it; None with one

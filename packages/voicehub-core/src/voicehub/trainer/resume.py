@@ -217,5 +217,8 @@ def restore(
     strategy.load_state_dict(runtime["strategy"])
     callbacks.load_state_dict(runtime["callbacks"])
     progress.load_state_dict(document["log_window"])
-    restore_random_state(checkpoint.rng())
+    others = runtime.get("random_states", [])
+    random_states = [checkpoint.rng(), *others]
+    if strategy.rank < len(random_states):
+        restore_random_state(random_states[strategy.rank])
     return TrainerState.from_dict(document["state"])

@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +83,11 @@ class CheckpointSaver:
             CheckpointError: weights are not finite, or the checkpoint before could not be written.
         """
         self._collect()
+        ranks = self.strategy.gather_objects(capture_random_state(), what="random states")
+        if not self.strategy.is_primary:
+            return
         name = checkpoint_name(state.global_step)
-        content = snapshot(self._payload(state), buffers=self._buffers)
+        content = snapshot(self._payload(state, ranks), buffers=self._buffers)
         fields = {**self.identity, "run_id": self.run_id}
         protect = [kept for kept in (name, state.best_model_checkpoint) if kept is not None]
 
@@ -123,7 +126,9 @@ class CheckpointSaver:
         if writer is not None:
             self.on_saved(writer.result())
 
-    def _payload(self, state: TrainerState) -> CheckpointPayload:
+    def _payload(
+        self, state: TrainerState, random_states: Sequence[dict[str, Any]]
+    ) -> CheckpointPayload:
         adapter = self.graph.adapter
         return CheckpointPayload(
             tensors=adapter.state_dict(),
@@ -131,11 +136,13 @@ class CheckpointSaver:
             optimizer=self.graph.optimizers.state_dict(),
             scheduler=self.schedulers.state_dict(),
             scaler=None if self.scaler is None else self.scaler.state_dict(),
-            rng_state=capture_random_state(),
+            rng_state=random_states[0],
             runtime={
                 "recipe": adapter.recipe_state_dict(),
                 "strategy": self.strategy.state_dict(),
                 "callbacks": self.callbacks.state_dict(),
+                # Those of the other processes; the files for one hold that of the first.
+                **({"random_states": random_states[1:]} if len(random_states) > 1 else {}),
             },
             documents={
                 "trainer_state.json": {

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voicehub.checkpoints.litter import remove_litter
-from voicehub.checkpoints.reader import open_checkpoint
+from voicehub.checkpoints.manifest import read_manifest
+from voicehub.checkpoints.reader import Checkpoint, open_checkpoint
+from voicehub.data.keyed_random import derive_seed
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.trainer import composition, passes, resume, saving
 from voicehub.trainer.feed import DataFeed
@@ -55,17 +57,15 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
     args, graph = trainer.args, trainer.graph
     parts = _build_parts(trainer)
     identity = _identity(trainer, parts)
-    composition.seed_everything(args.seed)
-    saving.prepare_run_directory(
-        trainer.run_dir, resuming=bool(resume_from), overwrite=args.overwrite_output_dir
+    composition.seed_everything(_seed_of_process(args.seed, trainer.strategy.rank))
+    found = trainer.strategy.on_primary(
+        lambda: _prepare_directory(trainer, resume_from, identity), what="the run directory"
     )
-    run_id, restored_from = uuid.uuid4().hex, None
-    if resume_from:
-        checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, trainer.run_dir))
-        resume.check_same_run(checkpoint, identity)
-        resume.check_same_directory(checkpoint, trainer.run_dir)
+    restored_from = None if found["checkpoint"] is None else Path(found["checkpoint"])
+    if restored_from is not None:
         trainer.state = resume.restore(
-            checkpoint,
+            # Every file was verified by the process that found it.
+            Checkpoint(restored_from, read_manifest(restored_from)),
             graph=graph,
             schedulers=parts.schedulers,
             strategy=trainer.strategy,
@@ -74,11 +74,7 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
             progress=parts.progress,
         )
         resume.forget_absent_best(trainer.state, trainer.run_dir)
-        run_id, restored_from = checkpoint.run_id, checkpoint.path
-    else:
-        saving.put_previous_aside(trainer.run_dir / DUMPS_DIRECTORY)
-    remove_litter(trainer.run_dir, run_id)
-    saving.recover_directories(trainer.run_dir)
+    run_id = found["run_id"]
     trainer.state.max_steps = parts.horizon.max_steps
     trainer.state.num_train_epochs = args.num_train_epochs
     trainer.callbacks.context.update(
@@ -102,6 +98,32 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
     )
     loop = _build_loop(trainer, parts, saver)
     return StartedRun(loop, parts.feed, parts.schedulers, saver, restored_from)
+
+
+def _seed_of_process(seed: int, rank: int) -> int:
+    """Layer dropout draws differently on every process; the first one's is that of a lone one."""
+    return seed if rank == 0 else derive_seed("voicehub.rank", seed, rank) % 2**32
+
+
+def _prepare_directory(
+    trainer: Trainer, resume_from: bool | str | Path | None, identity: dict[str, Any]
+) -> dict[str, Any]:
+    """Make the run directory ready, by one process alone; returns run id and checkpoint."""
+    run_dir = trainer.run_dir
+    saving.prepare_run_directory(
+        run_dir, resuming=bool(resume_from), overwrite=trainer.args.overwrite_output_dir
+    )
+    run_id, path = uuid.uuid4().hex, None
+    if resume_from:
+        checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, run_dir))
+        resume.check_same_run(checkpoint, identity)
+        resume.check_same_directory(checkpoint, run_dir)
+        run_id, path = checkpoint.run_id, str(checkpoint.path)
+    else:
+        saving.put_previous_aside(run_dir / DUMPS_DIRECTORY)
+    remove_litter(run_dir, run_id)
+    saving.recover_directories(run_dir)
+    return {"run_id": run_id, "checkpoint": path}
 
 
 def _build_parts(trainer: Trainer) -> _Parts:
@@ -173,6 +195,7 @@ def _build_loop(trainer: Trainer, parts: _Parts, saver: saving.CheckpointSaver) 
         control=trainer.control,
         feed=parts.feed,
         window=window,
+        strategy=trainer.strategy,
         schedulers=parts.schedulers,
         horizon=parts.horizon,
         progress=parts.progress,

@@ -12,7 +12,8 @@ class TrainerState:
     """Position and history of a run, as JSON values; part of every checkpoint.
 
     ``train_epoch`` and ``train_batch_cursor`` are the position in the data: the epoch and the
-    number of its batches already consumed. ``epoch`` is the same as a fraction, for display.
+    number of its batches already consumed, by all processes together. ``epoch`` is the same as a
+    fraction, for display.
     """
 
     epoch: float = 0.0

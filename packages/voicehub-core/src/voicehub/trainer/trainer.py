@@ -240,9 +240,11 @@ class Trainer:
             self.fire("on_train_begin", resumed_from=self._run.restored_from)
             self._run.loop.run()
             self._run.saver.settle(wait=True)
+            self.strategy.barrier()  # a checkpoint that the first process wrote is complete now
             if self.args.load_best_model_at_end:
                 self._load_best()
         except BaseException as error:
+            self.strategy.report_failure(error)
             self._run.saver.abandon()
             self.fire("on_train_error", error=error)
             raise
@@ -252,7 +254,7 @@ class Trainer:
             self.state,
             seconds=time.perf_counter() - began,
             first_step=first_step,
-            samples=self._run.loop.samples_read * self.strategy.world_size,
+            samples=self._run.loop.samples_read,
         )
         self.fire("on_train_end", metrics=metrics)
         return TrainOutput(self.state.global_step, metrics["train_loss"], metrics)
@@ -351,7 +353,10 @@ class Trainer:
                 self.processing_class.save_pretrained(directory)
 
         with weights_in_use(self.averaging, weights):
-            return saving.replace_directory(target, write)
+            self.strategy.on_primary(
+                lambda: str(saving.replace_directory(target, write)), what="the model to be saved"
+            )
+        return target
 
     def _weights_saved(self, weights: Weights) -> dict[str, Any]:
         if self.averaging is None:

@@ -29,6 +29,7 @@ from voicehub.optim.bundle import OptimizerBundle, SchedulerBundle
 from voicehub.optim.gradients import GradientStash, gradients
 from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub.strategies.base import TrainingStrategy
+from voicehub.trainer.agreement import PhaseSums, share_halves, share_phase
 from voicehub.trainer.buffers import BufferGuard
 from voicehub.trainer.custom_loss import CustomLoss
 from voicehub.trainer.memory import (
@@ -81,6 +82,15 @@ class _PhaseSum:
     items: Items | None = None
     components: dict[str, Tensor] = field(default_factory=dict)
 
+    def plain(self) -> PhaseSums:
+        """The sums as Python numbers: 1 / an integer tensor would be a float32 and lose digits."""
+        return PhaseSums(
+            loss=0.0 if self.loss is None else float(self.loss),
+            weight=float(self.weight),
+            items=None if self.items is None else float(self.items),
+            components={name: float(value) for name, value in self.components.items()},
+        )
+
 
 class AccumulationWindow:
     """Runs windows. Built once; everything that can be looked up beforehand is."""
@@ -119,6 +129,11 @@ class AccumulationWindow:
     def _parameters_of(self, routes: Routes) -> list[nn.Parameter]:
         return [p for name in routes for p in self.optimizers.parameters(name)]
 
+    def count_labels(self, batches: Sequence[MicroBatch]) -> int:
+        """Entries that a custom loss counts; 0 where it counts none."""
+        counts = self.custom_loss is not None and self.custom_loss.is_normalised
+        return self.custom_loss.count(batches) if counts and self.custom_loss is not None else 0
+
     def run(self, window: Window) -> UpdateResult:
         """Run every phase that is due over the micro-batches, and step its routes."""
         result = UpdateResult()
@@ -150,7 +165,8 @@ class AccumulationWindow:
         return [due]
 
     def _due(self, window: Window) -> Sequence[TrainingPhaseSpec]:
-        named = window.batches[0].phase
+        # Where several processes share a window, one may have no micro-batch of its own.
+        named = window.batches[0].phase if window.shared is None else window.shared.phase
         if any(batch.phase != named for batch in window.batches):
             names = sorted({str(batch.phase) for batch in window.batches})
             raise RecipeError(
@@ -179,7 +195,7 @@ class AccumulationWindow:
         """Run a stage; where memory runs out, again from its start in micro-batches of half size.
 
         The gradient is the same, since losses are means over ``num_items``; a loss that carries
-        none is refused, and so is more than one process, of which the others would not know.
+        none is refused. Several processes do it together.
         """
         try:
             self._run_in_parts(stage, window, result)
@@ -194,18 +210,20 @@ class AccumulationWindow:
                 return self._run_stage(stage, window, result)
             except StepOutOfMemoryError as error:
                 problem = str(error)
-                try:
-                    batches = halved(window.batches)
-                except IndivisibleBatchError as reason:
-                    raise StepOutOfMemoryError(f"{problem} (Not retried: {reason}.)") from error
-                if self.strategy.world_size > 1:
-                    raise
+                window = self._in_halves(window, error)
             # Outside of the handler: the exception has kept the failed graph alive until here.
             logger.warning("%s Running it again in halves.", problem)
             self._forget(stage)
             result.num_items, result.components = None, {}
-            window = replace(window, batches=batches)
             self._needs_items = True
+
+    def _in_halves(self, window: Window, error: StepOutOfMemoryError) -> Window:
+        if self.strategy.world_size > 1:
+            return share_halves(self.strategy, window, error)
+        try:
+            return replace(window, batches=halved(window.batches))
+        except IndivisibleBatchError as reason:
+            raise StepOutOfMemoryError(f"{error} (Not retried: {reason}.)") from error
 
     def _forget(self, stage: tuple[TrainingPhaseSpec, ...]) -> None:
         """Undo what a stage has done so far, and give its memory back."""
@@ -233,8 +251,31 @@ class AccumulationWindow:
 
     def _run_phase(self, phase: TrainingPhaseSpec, window: Window, result: UpdateResult) -> float:
         """Accumulate one phase's normalised gradient; returns the phase's mean loss."""
+        if self.strategy.world_size > 1:
+            return self._normalise(phase, self._run_shared(phase, window), result)
         total = _PhaseSum()
-        alone = len(window.batches) == 1 and self.strategy.world_size == 1
+        self._run_micro_batches(phase, window, total, alone=len(window.batches) == 1)
+        return self._normalise(phase, total.plain(), result)
+
+    def _run_shared(self, phase: TrainingPhaseSpec, window: Window) -> PhaseSums:
+        """Run this rank's share; whatever happens, it takes part in what the ranks do together."""
+        total = _PhaseSum()
+        problem: Exception | None = None
+        self.strategy.begin_phase(self._owned[phase.name])
+        try:
+            self._run_micro_batches(phase, window, total, alone=False)
+        except StepOutOfMemoryError as error:
+            # Without its traceback, which keeps the failed graph alive.
+            problem, error.__cause__ = error.with_traceback(None), None
+        except Exception as error:
+            problem = error
+        self.strategy.end_phase()
+        own = PhaseSums() if problem is not None else total.plain()
+        return share_phase(self.strategy, phase.name, own, problem)
+
+    def _run_micro_batches(
+        self, phase: TrainingPhaseSpec, window: Window, total: _PhaseSum, *, alone: bool
+    ) -> None:
         with self.adapter.phase_boundaries(phase):
             for index, batch in enumerate(window.batches):
                 last = index == len(window.batches) - 1
@@ -252,7 +293,6 @@ class AccumulationWindow:
                     raise StepOutOfMemoryError(told) from error
                 if not last:
                     self.notify("on_substep_end")
-        return self._normalise(phase, total, result)
 
     def _forward_backward(
         self, context: TrainingContext, window: Window, total: _PhaseSum, alone: bool
@@ -265,7 +305,7 @@ class AccumulationWindow:
             loss, items, components = output.loss, output.num_items, output.losses
         else:
             with self.strategy.autocast_context():
-                loss = self.custom_loss(self.adapter, context, window.batches)
+                loss = self.custom_loss(self.adapter, context, window)
         first = total.loss is None
         if not first and (items is None) != (total.items is None):
             raise RecipeError(
@@ -289,21 +329,18 @@ class AccumulationWindow:
         if components:
             _add_components(total.components, components, weight)
 
-    def _normalise(self, phase: TrainingPhaseSpec, total: _PhaseSum, result: UpdateResult) -> float:
+    def _normalise(self, phase: TrainingPhaseSpec, total: PhaseSums, result: UpdateResult) -> float:
         """Divide by the window's items; record the phase's means in ``result``."""
-        reduce_sum = self.strategy.reduce_sum
         normalised = self.custom_loss is not None and self.custom_loss.is_normalised
-        # As a Python float: 1 / an integer tensor would be a float32 and lose digits.
-        scale = 1.0 if normalised else float(reduce_sum(total.weight))
+        scale = 1.0 if normalised else total.weight
         if scale not in (0.0, 1.0):
             self.strategy.normalize_gradients(gradients(self._owned[phase.name]), scale)
-        assert total.loss is not None
-        mean = float(reduce_sum(total.loss)) / scale if scale else math.nan
+        mean = total.loss / scale if scale else math.nan
         if total.items is not None:
-            result.num_items = (result.num_items or 0.0) + float(reduce_sum(total.items))
+            result.num_items = (result.num_items or 0.0) + total.items
         prefix = f"{phase.name}/" if len(self._routes) > 1 else ""
         for name, value in total.components.items():
-            result.components[prefix + name] = float(reduce_sum(value)) / (scale or math.nan)
+            result.components[prefix + name] = value / (scale or math.nan)
         if prefix and not total.components:
             result.components[prefix + "loss"] = mean
         return mean
@@ -315,10 +352,12 @@ class AccumulationWindow:
         grads = gradients(self._parameters_of(routes))
         norm = float(strategy.gradient_norm(grads))
         reason = None
-        if strategy.any_rank(not math.isfinite(loss)):
+        if not math.isfinite(loss):
             reason = f"the loss is {loss}"
-        elif strategy.any_rank(not math.isfinite(norm)):
+        elif not math.isfinite(norm):
             reason = f"the gradient norm is {norm}"
+        # The same on all ranks, as it decides whether they step.
+        reason = next(filter(None, strategy.exchange(reason, what="whether to update")), None)
         if reason is None:
             if self.max_grad_norm > 0:
                 strategy.clip_grad_norm(grads, norm, self.max_grad_norm)

@@ -12,6 +12,7 @@ from voicehub.testing.checks.gradients import gradients, ownership, update
 from voicehub.testing.checks.isolation import evaluation, frozen
 from voicehub.testing.checks.learning import learning
 from voicehub.testing.checks.padding import padding_garbage, padding_mates
+from voicehub.testing.checks.processes import two_processes
 from voicehub.testing.checks.saving import checkpoint, export
 from voicehub.testing.checks.spec import spec
 
@@ -29,6 +30,7 @@ FUNCTIONS: dict[str, Check] = {
         checkpoint,
         export,
         accumulation,
+        two_processes,
         padding_mates,
         padding_garbage,
         lengths,

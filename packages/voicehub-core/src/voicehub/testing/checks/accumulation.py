@@ -22,7 +22,7 @@ _ITEMS = 22  # windows of 8, 8 and a ragged 6
 def accumulation(case: ConformanceCase, directory: Path) -> str:
     """Compare the change of the weights over three updates, the last window ragged."""
     plans: list[tuple[str, torch.dtype, float, float]] = [
-        ("sgd", torch.float32, _bold_rate(case), 1e-4)
+        ("sgd", torch.float32, bold_rate(case), 1e-4)
     ]
     if case.float64:
         plans = [
@@ -37,7 +37,7 @@ def accumulation(case: ConformanceCase, directory: Path) -> str:
         worst = 0.0
         for split in _SPLITS:
             _, parts = _train(case, split, directory / f"{name} {split[0]}", optim, dtype, rate)
-            gap = _distance(whole, parts, start)
+            gap = distance(whole, parts, start)
             assert gap <= limit, (
                 f"{name}: {split[0]} x {split[1]} and {_WHOLE[0]} x {_WHOLE[1]} end "
                 f"{gap:.2g} apart (limit {limit:g}). Does the loss count its num_items?"
@@ -47,7 +47,7 @@ def accumulation(case: ConformanceCase, directory: Path) -> str:
     return ", ".join(evidence)
 
 
-def _bold_rate(case: ConformanceCase) -> float:
+def bold_rate(case: ConformanceCase) -> float:
     """Return 1, or less where the first step would then be longer than 1.
 
     At small rates float32 rounds the differences of wrong code away. Clipping instead would hide
@@ -69,7 +69,7 @@ def _train(
     learning_rate: float,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     adapter = build_adapter(case, dtype=dtype)
-    start = _weights(adapter)
+    start = routed_weights(adapter)
     settings: dict[str, Any] = {
         "per_device_train_batch_size": split[0],
         "gradient_accumulation_steps": split[1],
@@ -79,10 +79,10 @@ def _train(
     }
     items = draw_items(case, _ITEMS, 9)
     make_trainer(case, items, directory, adapter=adapter, dtype=dtype, **settings).train()
-    return start, _weights(adapter)
+    return start, routed_weights(adapter)
 
 
-def _weights(adapter: Any) -> dict[str, Tensor]:
+def routed_weights(adapter: Any) -> dict[str, Tensor]:
     return {
         name: parameter.detach().double().clone()
         for named in adapter.routes.values()
@@ -90,7 +90,7 @@ def _weights(adapter: Any) -> dict[str, Tensor]:
     }
 
 
-def _distance(one: dict[str, Tensor], two: dict[str, Tensor], start: dict[str, Tensor]) -> float:
+def distance(one: dict[str, Tensor], two: dict[str, Tensor], start: dict[str, Tensor]) -> float:
     """||dw - dw'|| / ||dw||."""
     first = torch.cat([(one[name] - start[name]).flatten() for name in start])
     second = torch.cat([(two[name] - start[name]).flatten() for name in start])

@@ -1,0 +1,91 @@
+"""What strategies with several processes share: one world, joint decisions, one who speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from voicehub.errors import ConfigurationError
+from voicehub.strategies.single import SingleProcessStrategy
+from voicehub.strategies.world import World, join_world
+
+if TYPE_CHECKING:
+    from voicehub.trainer.arguments import TrainingArguments
+
+ResultT = TypeVar("ResultT")
+
+
+class DistributedStrategy(SingleProcessStrategy):
+    """The processes that a launcher started, over torch.distributed.
+
+    The device of a process is that of its local rank.
+    """
+
+    def __init__(self, args: TrainingArguments) -> None:
+        if args.device not in ("cpu", "cuda"):
+            raise ConfigurationError(
+                f"The strategy '{self.name}' runs on cuda or cpu, not on '{args.device}'. Set "
+                "use_cpu=True."
+            )
+        self.world: World = join_world(self.name, device=args.device, timeout=args.ddp_timeout)
+        self.rank, self.world_size = self.world.rank, self.world.size
+        self.local_rank = self.world.local_rank
+        super().__init__(args)
+
+    def exchange(self, value: Any, *, what: str = "a decision") -> list[Any]:
+        """Values of all ranks, in their order."""
+        return self.world.exchange(value, what=what)
+
+    def reduce_sum(self, value: Tensor | float) -> Tensor | float:
+        """Sum in the order of ranks, so that all of them get the same bits."""
+        return float(sum(self.world.exchange(float(value), what="a sum")))
+
+    def any_rank(self, flag: bool) -> bool:
+        """Whether any rank says so."""
+        return any(self.world.exchange(bool(flag)))
+
+    def gather_objects(self, value: Any, *, what: str = "the results") -> list[Any]:
+        """Objects of all ranks, in their order."""
+        return self.world.exchange_objects(value, what=what)
+
+    def barrier(self) -> None:
+        """Wait for the others, for hours if one of them works alone."""
+        self.world.exchange(None, what="a common point", patient=True)
+
+    def on_primary(self, work: Callable[[], ResultT], *, what: str = "work of rank 0") -> ResultT:
+        """Rank 0 works, and all get its JSON result."""
+        return self.world.on_primary(work, what=what)
+
+    @contextmanager
+    def primary_first(self, what: str = "work of rank 0") -> Iterator[None]:
+        """Rank 0 first, then the others."""
+        with self.world.primary_first(what):
+            yield
+
+    def report_failure(self, error: BaseException) -> None:
+        """Let the other ranks know why this one ends."""
+        self.world.watch.report(error)
+
+    def close(self) -> None:
+        """Leave the process groups."""
+        self.world.close()
+
+    def broadcast_from_primary(self, tensors: Sequence[Tensor]) -> None:
+        """Give all ranks the tensors of rank 0, in place."""
+        with self.world.explained("tensors of rank 0"), torch.no_grad():
+            for tensor in tensors:
+                _broadcast(tensor.detach(), self.world)
+
+
+def _broadcast(tensor: Tensor, world: World) -> None:
+    import torch.distributed as dist
+
+    dense = tensor if tensor.is_contiguous() else tensor.contiguous()
+    sent = dense.view(torch.uint8) if dense.dtype is torch.bool else dense
+    dist.broadcast(sent, src=0, group=world.group)
+    if dense is not tensor:
+        tensor.copy_(dense)

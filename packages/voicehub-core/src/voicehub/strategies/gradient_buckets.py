@@ -1,0 +1,172 @@
+"""Sums gradients over ranks in a few large messages, while the backward still goes on.
+
+Why not torch's DistributedDataParallel: it wraps one module whose ``forward`` is the only entrance,
+expects every parameter in every backward (or walks the graph to find which are missing), and knows
+one backward for one forward. A recipe here calls the parts of a model as it likes, has several
+phases and routes over shared modules, freezes some of them in a phase, and a rank may have no
+micro-batch at all in the last window of an epoch. Bare parameters with a hook each carry all that.
+
+One ``begin`` ... ``finish`` reduces the gradients of one phase once a window. Parameters are cut
+into buckets in the reverse of their order, which is about the order in which a backward reaches
+them. Once ``arm``ed, for the last backward of the window, a bucket is sent as soon as it is
+complete and all buckets before it were sent, so that every rank sends the same buckets in the same
+order whatever its graph looked like; ``finish`` sends the rest. Each message ends with one number
+for each parameter that says whether this rank has a gradient: one that no rank used keeps None, as
+it would with a single process, and no rank waits for what another did not use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from voicehub.errors import RecipeError
+from voicehub.strategies.world import World
+
+_SMALLEST, _LARGEST = 256 << 10, 25 << 20
+#: Buckets that a model of middling size is cut into: enough to overlap, few enough to be large.
+_WANTED = 8
+
+
+@dataclass
+class _Bucket:
+    """Some parameters of one dtype and device, and their message while it is under way."""
+
+    parameters: list[nn.Parameter]
+    missing: int = 0  # of those expected in this backward, how many have not arrived
+    message: Tensor | None = None
+    work: Any = None
+
+
+class GradientBuckets:
+    """Reduces the gradients of one set of parameters after the other.
+
+    Args:
+        world: the ranks.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._layouts: dict[tuple[int, ...], list[_Bucket]] = {}
+        self._hooked: set[nn.Parameter] = set()
+        self._current: list[_Bucket] | None = None
+        self._home: dict[nn.Parameter, _Bucket] = {}
+        self._armed = False
+        self._sent = 0
+
+    def begin(self, parameters: Sequence[nn.Parameter]) -> None:
+        """Take up the parameters whose gradients the next ``finish`` reduces."""
+        key = tuple(map(id, parameters))
+        if key not in self._layouts:
+            self._layouts[key] = _cut(parameters)
+            for parameter in parameters:
+                if parameter not in self._hooked and parameter.is_leaf:
+                    self._hooked.add(parameter)
+                    self._watch(parameter)
+        self._current = self._layouts[key]
+        self._home = {p: bucket for bucket in self._current for p in bucket.parameters}
+        self._armed, self._sent = False, 0
+
+    def _watch(self, parameter: nn.Parameter) -> None:
+        # A freeze rule may hold it for now, and a hook can only be set on what takes gradients.
+        frozen = not parameter.requires_grad
+        parameter.requires_grad_(True)
+        parameter.register_post_accumulate_grad_hook(self._arrived)  # type: ignore[no-untyped-call]
+        parameter.requires_grad_(not frozen)
+
+    def arm(self) -> None:
+        """Send buckets from now on as the backward completes them: it is the window's last."""
+        assert self._current is not None
+        for bucket in self._current:
+            bucket.missing = sum(p.requires_grad for p in bucket.parameters)
+        self._armed = True
+
+    def _arrived(self, parameter: Tensor) -> None:
+        if not self._armed:
+            return
+        bucket = self._home.get(parameter)  # type: ignore[call-overload]
+        if bucket is None:
+            return
+        if bucket.message is not None:
+            raise RecipeError(
+                "A parameter got a gradient after its sum over the ranks was sent: its backward "
+                "runs in several pieces. Use activation checkpointing with use_reentrant=False."
+            )
+        bucket.missing -= 1
+        if bucket.missing == 0:
+            self._send_complete()
+
+    def _send_complete(self) -> None:
+        assert self._current is not None
+        while self._sent < len(self._current) and self._current[self._sent].missing <= 0:
+            self._send(self._current[self._sent])
+
+    def _send(self, bucket: _Bucket) -> None:
+        bucket.message = _packed(bucket.parameters)
+        with self._world.explained("the sum of gradients"):
+            bucket.work = dist.all_reduce(bucket.message, group=self._world.group, async_op=True)
+        self._sent += 1
+
+    def finish(self) -> None:
+        """Send what was not sent, wait, and put the sums in the place of the gradients."""
+        assert self._current is not None
+        self._armed = False
+        for bucket in self._current[self._sent :]:
+            self._send(bucket)
+        for bucket in self._current:
+            with self._world.explained("the sum of gradients"):
+                bucket.work.wait()
+            assert bucket.message is not None
+            _unpack(bucket.parameters, bucket.message)
+            bucket.message = bucket.work = None
+        self._current, self._home = None, {}
+
+
+def _cut(parameters: Sequence[nn.Parameter]) -> list[_Bucket]:
+    """Cut parameters into buckets of one dtype and device each, in reverse order."""
+    nbytes = sum(p.numel() * p.element_size() for p in parameters)
+    limit = min(max(nbytes // _WANTED, _SMALLEST), _LARGEST)
+    buckets: list[_Bucket] = []
+    open_buckets: dict[tuple[torch.dtype, torch.device], tuple[_Bucket, int]] = {}
+    for parameter in reversed(parameters):
+        kind = (parameter.dtype, parameter.device)
+        bucket, held = open_buckets.get(kind, (None, 0))
+        if bucket is None or held >= limit:
+            bucket, held = _Bucket([]), 0
+            buckets.append(bucket)
+        bucket.parameters.append(parameter)
+        open_buckets[kind] = bucket, held + parameter.numel() * parameter.element_size()
+    return buckets
+
+
+def _packed(parameters: Sequence[nn.Parameter]) -> Tensor:
+    """Return the gradients, zeros where there are none, and a one or zero for each parameter."""
+    first = parameters[0]
+    parts, present = [], []
+    for parameter in parameters:
+        grad = parameter.grad
+        present.append(0.0 if grad is None else 1.0)
+        if grad is None:
+            parts.append(torch.zeros(parameter.numel(), dtype=first.dtype, device=first.device))
+        elif grad.is_sparse:
+            raise RecipeError(
+                "A parameter has a sparse gradient, which is not summed over ranks: build the "
+                "embedding with sparse=False."
+            )
+        else:
+            parts.append(grad.reshape(-1))
+    parts.append(torch.tensor(present, dtype=first.dtype, device=first.device))
+    return torch.cat(parts)
+
+
+def _unpack(parameters: Sequence[nn.Parameter], message: Tensor) -> None:
+    """Let gradients be views of the message; None where no rank has one."""
+    sizes = [p.numel() for p in parameters]
+    *sums, present = torch.split(message, [*sizes, len(parameters)])
+    for parameter, total, count in zip(parameters, sums, present.tolist(), strict=True):
+        parameter.grad = total.view_as(parameter) if count else None

@@ -1,0 +1,137 @@
+"""Real processes for checks of what several ranks do: started once, used by many checks."""
+
+from __future__ import annotations
+
+import atexit
+import multiprocessing
+import os
+import socket
+import traceback
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+#: Seconds that a task of a few tiny updates may take on a busy machine.
+_LIMIT = 120.0
+
+
+class RankTaskError(AssertionError):
+    """A task failed on a rank, or did not come back."""
+
+
+class RankPool:
+    """Processes that form a world over gloo on this machine, one thread each.
+
+    The world stays joined from task to task. After a failure the processes are ended, and the
+    next task starts new ones.
+    """
+
+    def __init__(self, world_size: int) -> None:
+        self.world_size = world_size
+        self._processes: list[Any] = []
+        self._pipes: list[Connection] = []
+
+    def run(self, task: Callable[..., Any], *arguments: Any, limit: float = _LIMIT) -> list[Any]:
+        """Call ``task(*arguments)`` on every rank and return what each returned, by rank.
+
+        Args:
+            task: a function at the top of a module, as are its arguments' classes.
+            arguments: the same for every rank.
+            limit: seconds.
+
+        Raises:
+            RankTaskError: it failed on a rank, or was not done in time.
+        """
+        if not self._processes:
+            self._start()
+        try:
+            for pipe in self._pipes:
+                pipe.send((task, arguments))
+            results = [self._receive(rank, limit) for rank in range(self.world_size)]
+        except BaseException:
+            self.close()
+            raise
+        failed = [(rank, text) for rank, (good, text) in enumerate(results) if not good]
+        if failed:
+            self.close()
+            shown = "\n".join(f"rank {rank}: {text}" for rank, text in failed)
+            raise RankTaskError(f"{task.__name__} failed:\n{shown}")
+        return [result for _, result in results]
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        for rank in range(self.world_size):
+            ours, theirs = context.Pipe()
+            place = {
+                **address,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(self.world_size),
+                "OMP_NUM_THREADS": "1",
+            }
+            process = context.Process(target=_serve, args=(theirs, place), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes.append(process)
+            self._pipes.append(ours)
+
+    def _receive(self, rank: int, limit: float) -> tuple[bool, Any]:
+        pipe, process = self._pipes[rank], self._processes[rank]
+        if not pipe.poll(limit):
+            raise RankTaskError(f"rank {rank} did not come back within {limit:.0f} s")
+        try:
+            answer: tuple[bool, Any] = pipe.recv()
+        except EOFError:
+            process.join(5.0)
+            raise RankTaskError(f"rank {rank} ended with code {process.exitcode}") from None
+        return answer
+
+    def close(self) -> None:
+        """End the processes."""
+        processes, self._processes = self._processes, []
+        pipes, self._pipes = self._pipes, []
+        for pipe in pipes:
+            pipe.close()
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+_pools: dict[int, RankPool] = {}
+
+
+def run_on_ranks(world_size: int, task: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """``RankPool.run`` on processes that this process keeps until it ends."""
+    if world_size not in _pools:
+        _pools[world_size] = RankPool(world_size)
+        atexit.register(_pools[world_size].close)
+    return _pools[world_size].run(task, *arguments)
+
+
+def _serve(pipe: Connection, place: Mapping[str, str]) -> None:
+    """One rank: does what it is asked until the pipe closes."""
+    os.environ.update(place)
+    import torch  # in the new process, once the number of threads is set
+
+    torch.set_num_threads(1)
+    while True:
+        try:
+            task, arguments = pipe.recv()
+        except EOFError:
+            return
+        except Exception:
+            pipe.send((False, traceback.format_exc()))
+            continue
+        try:
+            answer = (True, task(*arguments))
+        except BaseException:
+            answer = (False, traceback.format_exc())
+        pipe.send(answer)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port

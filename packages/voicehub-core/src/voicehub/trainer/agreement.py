@@ -1,0 +1,207 @@
+"""What all ranks must know of each other within a window, so that they do the same.
+
+With one process nothing here is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from voicehub.errors import RecipeError
+from voicehub.strategies.base import TrainingStrategy
+from voicehub.strategies.failure_watch import RankFailedError, RankFailure
+from voicehub.trainer.memory import IndivisibleBatchError, StepOutOfMemoryError, halved
+from voicehub.trainer.micro_batch import MicroBatch, Window
+from voicehub.trainer.state import TrainerControl
+
+_MEMORY, _OTHER = "memory", "error"
+_FLAGS = (
+    "should_training_stop",
+    "should_epoch_stop",
+    "should_save",
+    "should_evaluate",
+    "should_log",
+)
+
+
+@dataclass(frozen=True)
+class GlobalWindow:
+    """What the ranks hold of one window together.
+
+    Attributes:
+        counts: micro-batches of each rank; the last window of an epoch may leave a rank none.
+        phase: the phase that the batches name, None where they name none.
+        samples: samples of all ranks.
+        labels: entries that a custom loss counts, of all ranks.
+        info: ``audio_seconds`` and ``padded_seconds`` of all ranks.
+    """
+
+    counts: tuple[int, ...]
+    phase: str | None = None
+    samples: int = 0
+    labels: int = 0
+    info: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of all ranks."""
+        return sum(self.counts)
+
+
+def share_window(
+    strategy: TrainingStrategy,
+    batches: Sequence[MicroBatch],
+    *,
+    step: int,
+    labels: int,
+    problem: Exception | None,
+) -> GlobalWindow:
+    """Tell the others what this rank has read for the next update.
+
+    Args:
+        strategy: connects the ranks.
+        batches: micro-batches of this rank, perhaps none.
+        step: the update they are for.
+        labels: entries that a custom loss counts, of this rank.
+        problem: what reading them raised.
+
+    Raises:
+        the problem, where it is this rank's; RankFailedError on the others.
+        RecipeError: batches of different ranks name different phases.
+    """
+    own = {
+        "step": step,
+        "count": len(batches),
+        "phases": sorted({str(batch.phase) for batch in batches if batch.phase is not None}),
+        "samples": sum(batch.size for batch in batches),
+        "labels": labels,
+        "problem": _told(problem),
+    }
+    for name in ("audio_seconds", "padded_seconds"):
+        own[name] = sum(float(batch.info.get(name, 0.0)) for batch in batches)
+    rows = strategy.exchange(own, what="the batches of the next update")
+    raise_first(problem, rows)
+    if len({row["step"] for row in rows}) > 1:
+        steps = ", ".join(f"rank {rank}: {row['step']}" for rank, row in enumerate(rows))
+        raise RecipeError(f"The ranks stand at different steps ({steps}): they have diverged.")
+    phases = sorted({name for row in rows for name in row["phases"]})
+    if len(phases) > 1:
+        raise RecipeError(
+            f"One accumulation window mixes the training phases {', '.join(phases)}; every batch "
+            "of a window must name the same one, on all ranks."
+        )
+    return GlobalWindow(
+        counts=tuple(row["count"] for row in rows),
+        phase=phases[0] if phases else None,
+        samples=sum(row["samples"] for row in rows),
+        labels=sum(row["labels"] for row in rows),
+        info={name: sum(r[name] for r in rows) for name in ("audio_seconds", "padded_seconds")},
+    )
+
+
+@dataclass(frozen=True)
+class PhaseSums:
+    """Weighted sums over the micro-batches of one phase, of one rank or of all."""
+
+    loss: float = 0.0
+    weight: float = 0.0
+    items: float | None = None
+    components: Mapping[str, float] = field(default_factory=dict)
+
+
+def share_phase(
+    strategy: TrainingStrategy, phase: str, own: PhaseSums, problem: Exception | None
+) -> PhaseSums:
+    """Add up what the ranks have summed in a phase, in the order of ranks.
+
+    Raises:
+        the problem, where it is this rank's; on the others StepOutOfMemoryError where it was
+        memory, RankFailedError otherwise.
+        RecipeError: some ranks counted items and others did not.
+    """
+    row = {
+        "loss": own.loss,
+        "weight": own.weight,
+        "items": own.items,
+        "components": dict(own.components),
+        "changed": strategy.changed_state(),
+        "problem": _told(problem),
+    }
+    rows = strategy.exchange(row, what=f"the sums of phase '{phase}'")
+    raise_first(problem, rows)
+    strategy.share_state([found["changed"] for found in rows])
+    counted = [found for found in rows if found["weight"] or found["items"] is not None]
+    with_items = [found for found in counted if found["items"] is not None]
+    if with_items and len(with_items) < len(counted):
+        raise RecipeError(
+            f"Phase '{phase}' gave num_items on some ranks and not on others; it must do so for "
+            "every micro-batch."
+        )
+    components: dict[str, float] = {}
+    for found in rows:
+        for name, value in found["components"].items():
+            components[name] = components.get(name, 0.0) + value
+    return PhaseSums(
+        loss=sum(found["loss"] for found in rows),
+        weight=sum(found["weight"] for found in rows),
+        items=sum(found["items"] for found in with_items) if with_items else None,
+        components=components,
+    )
+
+
+def share_halves(strategy: TrainingStrategy, window: Window, error: StepOutOfMemoryError) -> Window:
+    """Return the window in micro-batches of half size, on every rank where they can be halved.
+
+    Raises:
+        StepOutOfMemoryError: a rank that ran out of memory cannot halve its micro-batches.
+    """
+    reason = None
+    try:
+        batches: Sequence[MicroBatch] = halved(window.batches)
+    except IndivisibleBatchError as problem:
+        batches, reason = window.batches, str(problem)
+    stuck = reason if not isinstance(error, ElsewhereOutOfMemoryError) else None
+    found = next(filter(None, strategy.exchange(stuck, what="halves of the micro-batches")), None)
+    if found is not None:
+        raise StepOutOfMemoryError(f"{error} (Not retried: {found}.)") from error
+    return replace(window, batches=batches)
+
+
+class ElsewhereOutOfMemoryError(StepOutOfMemoryError):
+    """Another rank ran out of memory in this step."""
+
+    is_of_another_rank = True
+
+
+def share_control(strategy: TrainingStrategy, control: TrainerControl) -> None:
+    """Let what any rank asks for be asked on all: a signal or a time limit may reach one alone."""
+    own = [getattr(control, name) for name in _FLAGS]
+    rows = strategy.exchange(own, what="what is due after an update")
+    for number, name in enumerate(_FLAGS):
+        setattr(control, name, any(row[number] for row in rows))
+
+
+def raise_first(problem: Exception | None, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Raise this rank's problem, or one that tells of the first other rank's; none passes.
+
+    Where ranks ran out of memory and others failed otherwise, all fail.
+    """
+    told = [(rank, row["problem"]) for rank, row in enumerate(rows) if row["problem"]]
+    if not told:
+        return
+    others = [(rank, found) for rank, found in told if found[0] == _OTHER]
+    if problem is not None and (not others or not isinstance(problem, StepOutOfMemoryError)):
+        raise problem
+    rank, (kind, name, text) = others[0] if others else told[0]
+    if kind == _MEMORY:
+        raise ElsewhereOutOfMemoryError(f"Rank {rank}: {text}")
+    raise RankFailedError(RankFailure(rank, name, text))
+
+
+def _told(problem: Exception | None) -> list[str] | None:
+    if problem is None:
+        return None
+    kind = _MEMORY if isinstance(problem, StepOutOfMemoryError) else _OTHER
+    return [kind, type(problem).__name__, str(problem)]
