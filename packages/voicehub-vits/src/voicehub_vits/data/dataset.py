@@ -1,0 +1,111 @@
+"""Utterances as model inputs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from voicehub.data.keyed_random import SampleKey
+from voicehub.data.packed_rows import PackedRows
+from voicehub_data.manifest import ManifestRow
+from voicehub_data.manifest.rows import rows_digest
+from voicehub_vits.data.preparation import AudioPreparation, Prepared
+
+
+class VitsItem(NamedTuple):
+    """One utterance.
+
+    Attributes:
+        id: of its row.
+        input_ids: token ids.
+        prepared: audio and spectrogram.
+        speaker, language: rows of the embedding tables; 0 where there are none.
+        text: as the manifest has it.
+        key: names the draw; None outside training.
+    """
+
+    id: str
+    input_ids: tuple[int, ...]
+    prepared: Prepared
+    speaker: int
+    language: int
+    text: str
+    key: SampleKey | None
+
+
+class Labels(NamedTuple):
+    """What a row says beside its audio.
+
+    Attributes:
+        input_ids: token ids.
+        speaker, language: rows of the embedding tables.
+    """
+
+    input_ids: tuple[int, ...]
+    speaker: int = 0
+    language: int = 0
+
+
+class VitsDataset:
+    """Prepares rows, and keeps what fits into memory.
+
+    Args:
+        rows, labels: in one order.
+        preparation: of the audio.
+        cache_bytes: memory for prepared clips, in each worker.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[ManifestRow],
+        labels: Sequence[Labels],
+        preparation: AudioPreparation,
+        *,
+        cache_bytes: int = 0,
+    ) -> None:
+        self.rows: Sequence[ManifestRow] = PackedRows(rows)
+        self.labels = list(labels)
+        self.preparation = preparation
+        self._kept: dict[int, Prepared] = {}
+        self._room = cache_bytes
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> VitsItem:
+        """The item outside training."""
+        return self.get_item(index, None)
+
+    def get_item(self, index: int, key: SampleKey | None) -> VitsItem:
+        """The item of one draw; equal keys give equal items in any process."""
+        row, labels = self.rows[index], self.labels[index]
+        return VitsItem(row.id, labels.input_ids, self._prepared(index, row), labels.speaker,
+                        labels.language, row.text, key)  # fmt: skip
+
+    def sample_id(self, index: int) -> str:
+        """Id of an item, for messages."""
+        return self.rows[index].id
+
+    @property
+    def planning_durations(self) -> list[float]:
+        """Seconds that each item may last at most."""
+        return [row.duration or 0.0 for row in self.rows]
+
+    def resume_fingerprint(self) -> dict[str, Any]:
+        """JSON that changes when items would."""
+        return {
+            "rows_sha256": rows_digest(self.rows),
+            "labels_sha256": hashlib.sha256(repr(self.labels).encode()).hexdigest(),
+            "preparation": dict(self.preparation.settings()),
+        }
+
+    def _prepared(self, index: int, row: ManifestRow) -> Prepared:
+        kept = self._kept.get(index)
+        if kept is None:
+            kept = self.preparation(row)
+            size = sum(part.numel() * part.element_size() for part in kept)
+            if size <= self._room:
+                self._kept[index] = kept
+                self._room -= size
+        return kept

@@ -1,0 +1,1 @@
+"""The training forward over the modules of transformers' ``VitsModel``."""

@@ -1,0 +1,75 @@
+"""Synthesis: text to waveform, with the draws of transformers' ``VitsModel`` in its order."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from voicehub_vits.network.generator import encode_text
+
+
+class Spoken(NamedTuple):
+    """One utterance.
+
+    Attributes:
+        waveform: float (samples,).
+        durations: frames of each token, int64 (tokens,).
+        latents: what the decoder read, float (D, frames).
+    """
+
+    waveform: Tensor
+    durations: Tensor
+    latents: Tensor
+
+
+def speak(
+    model: Any,
+    input_ids: Tensor,
+    conditioning: Tensor | None,
+    *,
+    seed: int,
+    speaking_rate: float | None = None,
+    noise_scale: float | None = None,
+    noise_scale_duration: float | None = None,
+) -> Spoken:
+    """Speak one text.
+
+    With ``torch.manual_seed(seed)`` before it, ``VitsModel`` gives the same waveform. torch's
+    global random state is left alone.
+
+    Args:
+        model: ``VitsModel`` in eval mode.
+        input_ids: int64 (tokens,).
+        conditioning: speaker (and language) embedding (1, size, 1), or None.
+        seed: of the draws.
+        speaking_rate, noise_scale, noise_scale_duration: the model's own where None.
+    """
+    rate = model.speaking_rate if speaking_rate is None else speaking_rate
+    spread = model.noise_scale if noise_scale is None else noise_scale
+    spread_duration = (
+        model.noise_scale_duration if noise_scale_duration is None else noise_scale_duration
+    )
+    devices = [input_ids.device] if input_ids.device.type == "cuda" else []
+    with torch.no_grad(), torch.random.fork_rng(devices=devices):
+        torch.manual_seed(seed)
+        lengths = torch.tensor([len(input_ids)], device=input_ids.device)
+        text, means, logs, mask = encode_text(model, input_ids[None], lengths)
+        if model.config.use_stochastic_duration_prediction:
+            log_durations = model.duration_predictor(
+                text, mask, conditioning, reverse=True, noise_scale=spread_duration
+            )
+        else:
+            log_durations = model.duration_predictor(text, mask, conditioning)
+        durations = torch.ceil(log_durations.exp() * mask * (1.0 / rate))[0, 0].long()
+        if int(durations.sum()) < 1:
+            durations[-1] = 1
+        spread_means = means[0].repeat_interleave(durations, dim=1)[None]
+        spread_logs = logs[0].repeat_interleave(durations, dim=1)[None]
+        noise = torch.randn_like(spread_means)
+        prior = spread_means + noise * spread_logs.exp() * spread
+        frame_mask = torch.ones_like(prior[:, :1])
+        latents = model.flow(prior, frame_mask, conditioning, reverse=True)
+        waveform = model.decoder(latents * frame_mask, conditioning)
+    return Spoken(waveform[0, 0], durations, latents[0])
