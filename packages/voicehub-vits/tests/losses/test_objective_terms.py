@@ -73,16 +73,14 @@ def generator_reference(*logits: Array) -> tuple[float, list[Array]]:
 REAL = [np.random.default_rng(n).standard_normal(shape) for n, shape in enumerate([(2, 3), (4,)])]
 
 
+def l1_reference(real: Array, generated: Array) -> tuple[float, Array]:
+    distances = [abs(a - b) for a, b in zip(generated.flat, real.flat, strict=True)]
+    return math.fsum(distances) / real.size, np.where(generated > real, 1.0, -1.0) / real.size
+
+
 def matching_reference(*layers: Array) -> tuple[float, list[Array]]:
-    total, gradients = 0.0, []
-    for real, generated in zip(REAL, layers, strict=True):
-        total += (
-            2.0
-            * sum(abs(a - b) for a, b in zip(real.flat, generated.flat, strict=True))
-            / real.size
-        )
-        gradients.append(2.0 * np.where(generated > real, 1.0, -1.0) / real.size)
-    return total, gradients
+    parts = [l1_reference(real, layer) for real, layer in zip(REAL, layers, strict=True)]
+    return 2.0 * sum(value for value, _ in parts), [2.0 * gradient for _, gradient in parts]
 
 
 def matching_loss(*layers: Tensor) -> Tensor:
@@ -91,13 +89,8 @@ def matching_loss(*layers: Tensor) -> Tensor:
 
 
 def mel_reference(generated: Array) -> tuple[float, list[Array]]:
-    value, (gradient,) = matching_reference_of(REAL[0], generated)
+    value, gradient = l1_reference(REAL[0], generated)
     return value, [gradient]
-
-
-def matching_reference_of(real: Array, generated: Array) -> tuple[float, list[Array]]:
-    distances = [abs(a - b) for a, b in zip(generated.flat, real.flat, strict=True)]
-    return math.fsum(distances) / real.size, [np.where(generated > real, 1.0, -1.0) / real.size]
 
 
 FRAMES = np.array([[[3.0, 1.0, 2.0, 9.0]], [[1.0, 4.0, 0.0, 0.0]]])
