@@ -22,6 +22,7 @@ from voicehub.cli import (
     new_plugin,
     plugins_,
     presets_,
+    synthesize,
     train,
     transcribe,
 )
@@ -127,6 +128,7 @@ def _root(
 app.command("train")(train.train)
 app.command("eval")(eval_.evaluate)
 app.command("transcribe")(transcribe.transcribe)
+app.command("synthesize")(synthesize.synthesize)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(debug.app, name="debug")
 app.command("presets")(presets_.presets)
@@ -173,3 +175,7 @@ def main() -> NoReturn:
     # variable counts only if it is set before torch loads; yours wins.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     sys.exit(run(sys.argv[1:]))
+
+
+if __name__ == "__main__":  # torchrun -m voicehub.cli.app
+    main()
