@@ -191,3 +191,36 @@ def test_a_failing_report_does_not_lose_the_model(cli: Run, work: Path, monkeypa
     assert summary["report"] is None
     assert "No space left" in summary["warnings"][0]
     assert (work / "runs/toy/final-model/config.json").is_file()
+
+
+@pytest.mark.parametrize("evaluated", ["ema", "both"])
+def test_figures_and_paths_say_which_weights_they_are_of(
+    cli: Run, work: Path, evaluated: str
+) -> None:
+    averages = ("training.ema_decay=0.9", f"training.eval_weights={evaluated}")
+    often = ("training.eval_strategy=steps", "training.eval_steps=4")
+    outcome = cli("train", "toy/tiny", *DATA, *averages, *often)
+    assert outcome.code == 0, outcome.stderr
+    text = outcome.stdout.split("Done:", 1)[1]
+    page = (work / "runs/toy/report.html").read_text()
+    kinds = ["averaged"] if evaluated == "ema" else ["raw", "averaged"]
+    for kind in ("raw", "averaged"):
+        assert (f"eval loss ({kind} weights)" in text) == (kind in kinds)
+        assert (f"eval loss ({kind} weights)" in outcome.stdout.split("Done:")[0]) == (
+            kind in kinds
+        )
+        # In a tile and in a chart.
+        assert (page.count(f"eval loss ({kind} weights)") >= 2) == (kind in kinds)
+    assert "model   runs/toy/final-model (raw weights)" in text
+    assert "model   runs/toy/final-model-ema (averaged weights)" in text
+    assert "final-model: raw weights, final-model-ema: averaged weights" in page
+    chosen = "final-model-ema" if evaluated == "ema" else "final-model"
+    assert f"Next: voicehub transcribe FILE --model runs/toy/{chosen}\n" in text
+    rows = [row for row in rows_of(work) if any(key.startswith("eval_") for key in row)]
+    assert {row["weights"] for row in rows} == ({"ema"} if evaluated == "ema" else {"raw", "ema"})
+
+
+def test_without_averages_nothing_is_said_of_them(cli: Run, work: Path) -> None:
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 0, outcome.stderr
+    assert "weights" not in outcome.stdout.split("Done:", 1)[1]

@@ -168,3 +168,9 @@ def test_averages_without_ema_are_refused(toy: Any) -> None:
     assert not (toy.path / "x").exists()
     with pytest.raises(ConfigurationError, match="ema_decay"):
         toy.arguments(eval_weights="both")
+
+
+def test_a_set_named_as_the_averages_is_refused(toy: Any) -> None:
+    trainer = toy.run(trainer={"eval_dataset": {"ema": toy.Frames(3)}}, eval_weights="both", **EMA)
+    with pytest.raises(ConfigurationError, match="evaluation set 'ema'"):
+        trainer.evaluate()

@@ -28,6 +28,7 @@ from voicehub.reporting import figures
 from voicehub.reporting.console import ConsoleCallback
 from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
 from voicehub.reporting.summary import RunSummary, alerts_in
+from voicehub.trainer.averaging import AVERAGED_MODEL
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.metrics_file import METRICS_FILE, read_metrics
 from voicehub.trainer.reporters import check_reporters
@@ -199,6 +200,9 @@ def _finish(
 ) -> RunSummary:
     """Weights first: what may fail after them must not lose them."""
     model_directory = trainer.save_final_model()
+    averaged = None if trainer.averaging is None else trainer.run_dir / AVERAGED_MODEL
+    # The one that the printed figures are of is the one to go on with.
+    chosen = averaged if averaged and trainer.args.eval_weights == "ema" else model_directory
     metrics = _final_metrics(trainer, experiment)
     rows = read_metrics(request.run_directory / METRICS_FILE)
     summary = RunSummary(
@@ -210,12 +214,14 @@ def _finish(
         seconds=output.metrics["train_runtime"],
         training_loss=output.training_loss,
         metrics=metrics,
+        metric_weights=figures.weights_of(trainer.state.log_history),
         best=_best(trainer),
         skipped_steps=trainer.state.skipped_steps,
         warnings=alerts_in(rows),
         run_directory=request.run_directory,
         model_directory=model_directory,
-        next_command=experiment.next_command(model_directory) if experiment.next_command else "",
+        averaged_model_directory=averaged,
+        next_command=experiment.next_command(chosen) if experiment.next_command else "",
     )
     predictions = _attempt(summary, "Sample predictions", _predictions, experiment)
     report = RunReport(

@@ -40,6 +40,7 @@ class ConsoleCallback(TrainerCallback):
         self._state: TrainerState | None = None
         self._logs: dict[str, Any] = {}
         self._metrics: dict[str, float] = {}
+        self._weights: dict[str, str] = {}  # of which each metric is, in a run with averages
         self._losses: deque[float] = deque(maxlen=200)
         self._notes: deque[str] = deque(maxlen=3)
         self._started = 0.0
@@ -75,7 +76,8 @@ class ConsoleCallback(TrainerCallback):
         metrics = figures.evaluation_metrics(logs)
         if metrics:
             self._metrics.update(metrics)
-            self._print("evaluation", _pairs_of(metrics), state)
+            self._weights.update(figures.weights_of([logs]))
+            self._print("evaluation", self._pairs_of(metrics), state)
         elif "loss" in logs:
             self._logs.update(logs)
             self._losses.append(float(logs["loss"]))
@@ -174,7 +176,7 @@ class ConsoleCallback(TrainerCallback):
         for label, value in figures.shown(self._logs):
             extra = figures.spark(self._losses) if label == "loss" else ""
             body.add_row(Text(label, style="dim"), Text(value), Text(extra, style="cyan"))
-        for label, value in _pairs_of(self._metrics):
+        for label, value in self._pairs_of(self._metrics):
             body.add_row(Text(label, style="dim"), Text(value, style="green"), Text(""))
         notes = [Text(note, style="yellow") for note in self._notes]
         line = Table.grid(expand=True)  # a bare ProgressBar ends without a line break
@@ -182,6 +184,8 @@ class ConsoleCallback(TrainerCallback):
         title = Text(f"training {self.name}".strip())
         return Panel(Group(head, line, body, *notes), title=title, title_align="left")
 
-
-def _pairs_of(metrics: Mapping[str, float]) -> list[tuple[str, str]]:
-    return [(figures.label_of(key), figures.number(key, value)) for key, value in metrics.items()]
+    def _pairs_of(self, metrics: Mapping[str, float]) -> list[tuple[str, str]]:
+        return [
+            (figures.label_of(key, self._weights.get(key)), figures.number(key, value))
+            for key, value in metrics.items()
+        ]

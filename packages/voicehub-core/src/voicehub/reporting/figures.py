@@ -23,8 +23,21 @@ LABELS = {
 }
 
 
-def label_of(key: str) -> str:
-    """``learning_rate/decoder`` -> ``learning rate (decoder)``."""
+# What evaluations and artifacts say of the weights they are of.
+WEIGHTS = {"raw": "raw weights", "ema": "averaged weights"}
+
+
+def label_of(key: str, weights: str | None = None) -> str:
+    """``learning_rate/decoder`` -> ``learning rate (decoder)``.
+
+    Args:
+        key: name of a logged number.
+        weights: ``raw`` or ``ema`` in a run with averaged weights, said behind the name:
+            ``eval_ema_loss`` -> ``eval loss (averaged weights)``.
+    """
+    if weights is not None:
+        plain = key.replace("eval_ema_", "eval_", 1) if weights == "ema" else key
+        return f"{label_of(plain)} ({WEIGHTS.get(weights, weights)})"
     head, _, tail = key.partition("/")
     name = LABELS.get(head, head.replace("_", " "))
     return f"{name} ({tail})" if tail else name
@@ -74,6 +87,16 @@ def evaluation_metrics(logs: Mapping[str, Any]) -> dict[str, float]:
         if key.startswith("eval_")
         and isinstance(value, (int, float))
         and not key.endswith(("_runtime", "_per_second", "_samples"))
+    }
+
+
+def weights_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Of which weights each evaluated metric of a run is; empty in a run without averages."""
+    return {
+        key: str(row["weights"])
+        for row in rows
+        if "weights" in row
+        for key in evaluation_metrics(row)
     }
 
 

@@ -86,12 +86,20 @@ def render_report(report: RunReport) -> str:
 def _header_html(summary: RunSummary) -> str:
     line = f"{summary.family} / {summary.model_type} · {summary.steps:,} steps on {summary.device}"
     where = f" · {summary.run_directory}" if summary.run_directory else ""
+    if summary.averaged_model_directory is not None:
+        where += f" · {_models_text(summary)}"
     return f"<header><h1>{escape(summary.name)}</h1><p>{escape(line + where)}</p></header>"
+
+
+def _models_text(summary: RunSummary) -> str:
+    raw, averaged = summary.model_directory, summary.averaged_model_directory
+    names = [(raw, "raw"), (averaged, "ema")]
+    return ", ".join(f"{path.name}: {figures.WEIGHTS[w]}" for path, w in names if path is not None)
 
 
 def _tiles_html(summary: RunSummary) -> str:
     tiles = [
-        (figures.label_of(key), figures.number(key, value))
+        (summary.label_of(key), figures.number(key, value))
         for key, value in summary.metrics.items()
     ]
     if summary.training_loss is not None:
@@ -119,6 +127,7 @@ def _section_html(title: str, content: str) -> str:
 
 def _curves_html(rows: Sequence[Mapping[str, Any]]) -> str:
     keys = list(dict.fromkeys(key for row in rows for key in row))
+    weights = figures.weights_of(rows)
     losses = [key for key in keys if key == "loss" or key.startswith("loss/")]
     evaluation = [
         key for key in keys if key in figures.evaluation_metrics(dict.fromkeys(keys, 0.0))
@@ -130,7 +139,7 @@ def _curves_html(rows: Sequence[Mapping[str, Any]]) -> str:
     charts = [
         line_chart("Loss", _series(rows, losses)),
         line_chart("Error rate", _series(rows, errors), percent=True),
-        *(line_chart(figures.label_of(key), _series(rows, [key])) for key in others),
+        *(line_chart(_curve_label(key, weights.get(key)), _series(rows, [key])) for key in others),
         line_chart("Learning rate", _series(rows, rates)),
         line_chart("Gradient norm", _series(rows, ["grad_norm"])),
         line_chart("Seconds of audio per second", _series(rows, ["audio_per_second"])),
@@ -146,21 +155,22 @@ def _curves_html(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _series(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> list[Series]:
     found = []
+    weights = figures.weights_of(rows)
     for key in keys:
         points = [
             (float(row.get("step", 0)), float(row[key]))
             for row in rows
             if isinstance(row.get(key), (int, float))
         ]
-        found.append(Series(_curve_label(key), points))
+        found.append(Series(_curve_label(key, weights.get(key)), points))
     return found
 
 
-def _curve_label(key: str) -> str:
+def _curve_label(key: str, weights: str | None = None) -> str:
     """In a chart of evaluation metrics "eval" says nothing; beside the training loss it does."""
     if key.partition("/")[0] == "loss":
         return f"training {figures.label_of(key)}"
-    label = figures.label_of(key)
+    label = figures.label_of(key, weights)
     return label if key.endswith("_loss") else label.removeprefix("eval ")
 
 

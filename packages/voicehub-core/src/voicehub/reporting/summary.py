@@ -16,7 +16,9 @@ class RunSummary:
 
     ``metrics`` are those of the final evaluation (``eval_<split>_<metric>``), ``best`` the best
     value of the watched metric with its step. ``seconds`` is the time spent training in this
-    process, not in the ones before a resume.
+    process, not in the ones before a resume. In a run with averaged weights ``metric_weights``
+    says for each metric whether it is of the ``raw`` or the ``ema`` ones, ``model_directory``
+    holds the raw and ``averaged_model_directory`` the averaged ones.
     """
 
     name: str
@@ -27,11 +29,13 @@ class RunSummary:
     seconds: float
     training_loss: float | None
     metrics: dict[str, float] = field(default_factory=dict)
+    metric_weights: dict[str, str] = field(default_factory=dict)
     best: tuple[str, float, int | None] | None = None
     skipped_steps: int = 0
     warnings: list[str] = field(default_factory=list)
     run_directory: Path | None = None
     model_directory: Path | None = None
+    averaged_model_directory: Path | None = None
     report: Path | None = None
     next_command: str = ""
 
@@ -44,28 +48,41 @@ class RunSummary:
         lines = [f"Done: {self.steps:,} steps in {figures.clock(self.seconds)} on {self.device}."]
         if self.training_loss is not None:
             lines.append(f"  training loss  {figures.number('loss', self.training_loss)}")
-        width = max((len(figures.label_of(key)) for key in self.metrics), default=0)
+        width = max((len(self.label_of(key)) for key in self.metrics), default=0)
         lines += [
-            f"  {figures.label_of(key):<{width}}  {figures.number(key, value)}"
+            f"  {self.label_of(key):<{width}}  {figures.number(key, value)}"
             for key, value in self.metrics.items()
         ]
         if self.best is not None:
-            lines.append(f"  {_best_text(self.best)}")
+            lines.append(f"  {self._best_text(*self.best)}")
         if self.skipped_steps:
             lines.append(f"  {self.skipped_steps} updates were skipped: see metrics.jsonl")
         lines += [f"  warning: {warning}" for warning in self.warnings]
-        places = (("model", self.model_directory), ("report", self.report))
-        lines += [f"{label:<7} {path}" for label, path in places if path is not None]
+        lines += [f"{label:<7} {path}" for label, path in self._places()]
         if self.next_command:
             lines += ["", f"Next: {self.next_command}"]
         return "\n".join(lines)
 
+    def label_of(self, metric: str) -> str:
+        """The metric as a person calls it, with the weights that it is of."""
+        return figures.label_of(metric, self.metric_weights.get(metric))
 
-def _best_text(best: tuple[str, float, int | None]) -> str:
-    name, value, step = best
-    key = name if name.startswith("eval_") else f"eval_{name}"
-    at = f" at step {step:,}" if step is not None else ""
-    return f"best {figures.label_of(key)}  {figures.number(key, value)}{at}"
+    def _best_text(self, name: str, value: float, step: int | None) -> str:
+        key = name if name.startswith("eval_") else f"eval_{name}"
+        at = f" at step {step:,}" if step is not None else ""
+        return f"best {self.label_of(key)}  {figures.number(key, value)}{at}"
+
+    def _places(self) -> list[tuple[str, str]]:
+        averaged = self.averaged_model_directory
+        raw = f"{self.model_directory}" + (
+            "" if averaged is None else f" ({figures.WEIGHTS['raw']})"
+        )
+        places = [
+            ("model", raw if self.model_directory is not None else None),
+            ("model", None if averaged is None else f"{averaged} ({figures.WEIGHTS['ema']})"),
+            ("report", None if self.report is None else str(self.report)),
+        ]
+        return [(label, path) for label, path in places if path is not None]
 
 
 def alerts_in(rows: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -18,6 +18,9 @@ from voicehub.trainer.state import TrainerControl, TrainerState
 
 Weights = Literal["raw", "ema"]
 
+#: Directory of a run that holds the averaged weights, beside ``final-model`` with the raw ones.
+AVERAGED_MODEL = "final-model-ema"
+
 
 class EMACallback(TrainerCallback):
     """Keeps the average of everything that a route trains; one update of it a global step.
@@ -92,6 +95,14 @@ def weights_in_use(averaging: EMACallback | None, weights: Weights) -> Iterator[
         )
     with averaging.ema.applied():
         yield
+
+
+def describe_weights(averaging: EMACallback | None, weights: Weights) -> dict[str, Any]:
+    """What an artifact says of its weights, as JSON values."""
+    if averaging is None:
+        return {"weights": weights}
+    ema = averaging.ema
+    return {"weights": weights, "ema": {**ema.describe(), "updates": ema.updates}}
 
 
 def averaged_tensors(checkpoint: Checkpoint) -> dict[str, Tensor]:

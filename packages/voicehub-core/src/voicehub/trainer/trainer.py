@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import time
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple
 from torch.optim import Optimizer
 
 from voicehub.adapters.base import TrainingAdapter
-from voicehub.adapters.evaluation import EvaluationContext, EvaluationTask
+from voicehub.adapters.evaluation import EvaluationTask
 from voicehub.checkpoints.reader import open_checkpoint
 from voicehub.data.plan import BatchPlan
 from voicehub.errors import ConfigurationError
@@ -24,21 +23,25 @@ from voicehub.strategies.base import TrainingStrategy
 from voicehub.strategies.registry import resolve_strategy
 from voicehub.trainer import composition, passes, saving
 from voicehub.trainer.arguments import TrainingArguments
-from voicehub.trainer.averaging import EMACallback, Weights, averaged_tensors, weights_in_use
+from voicehub.trainer.averaging import (
+    AVERAGED_MODEL,
+    EMACallback,
+    Weights,
+    averaged_tensors,
+    describe_weights,
+    weights_in_use,
+)
 from voicehub.trainer.best import required_metric, update_best
 from voicehub.trainer.callbacks import CallbackHandler, TrainerCallback
 from voicehub.trainer.custom_loss import LossFunction, make_custom_loss
 from voicehub.trainer.default_callbacks import default_callbacks
 from voicehub.trainer.evaluation import (
     ComputeMetrics,
-    Evaluator,
     PredictionOutput,
     PreprocessLogits,
-    SplitResult,
-    means_over_splits,
     prefixed,
-    run_tasks,
 )
+from voicehub.trainer.evaluation_run import evaluate_splits, run_split
 from voicehub.trainer.feed import (
     Collator,
     ColumnFilter,
@@ -276,43 +279,8 @@ class Trainer:
         splits = dataset if isinstance(dataset, Mapping) else {"": dataset}
         if set(splits) == {metric_key_prefix}:  # eval_eval_loss would say nothing more
             splits = {"": splits[metric_key_prefix]}
-        metrics: dict[str, float] = {}
-        if self.args.eval_weights != "ema":
-            metrics.update(self._evaluate_with("raw", splits, metric_key_prefix))
-        if self.args.eval_weights != "raw":
-            both = self.args.eval_weights == "both"
-            prefix = f"{metric_key_prefix}_ema" if both else metric_key_prefix
-            metrics.update(self._evaluate_with("ema", splits, prefix))
+        metrics = evaluate_splits(self, splits, metric_key_prefix)
         self.fire("on_evaluate", metrics=metrics)
-        return metrics
-
-    def _evaluate_with(
-        self, weights: Weights, splits: Mapping[str, Any], prefix: str
-    ) -> dict[str, float]:
-        """Evaluate all splits with one kind of weights, and log it as one row."""
-        graph = self.graph  # averages start with it
-        metrics: dict[str, float] = {}
-        with weights_in_use(self.averaging, weights):
-            for split, data in splits.items():
-                result = self._run_split(data, split or "eval", keep_predictions=False)
-                metrics.update(prefixed(result.metrics, f"{prefix}_{split}" if split else prefix))
-            if len(splits) > 1 or "" not in splits:
-                metrics.update(means_over_splits(metrics, prefix, list(splits)))
-            context = EvaluationContext(
-                adapter=graph.adapter,
-                strategy=self.strategy,
-                device=graph.device,
-                step=self.state.global_step,
-                weights=weights,
-                prefix=prefix,
-                wants_media=self.wants_media,
-                log_media=lambda media: self.log_media(
-                    {f"{prefix}/{name}": shown for name, shown in media.items()}
-                ),
-            )
-            metrics.update(run_tasks(self.evaluation_tasks, context, metrics))
-        row = metrics if self.averaging is None else {**metrics, "weights": weights}
-        self.log(row, prefix=prefix, splits=tuple(splits))
         return metrics
 
     def predict(self, test_dataset: Any, metric_key_prefix: str = "test") -> PredictionOutput:
@@ -320,7 +288,7 @@ class Trainer:
         require_dataset(test_dataset, "test_dataset")
         self.graph  # noqa: B018 - averages start with the graph
         with weights_in_use(self.averaging, "ema" if self.args.eval_weights == "ema" else "raw"):
-            result = self._run_split(test_dataset, "test", keep_predictions=True)
+            result = run_split(self, test_dataset, "test", keep_predictions=True)
         metrics = prefixed(result.metrics, metric_key_prefix)
         self.fire("on_predict", metrics=metrics, prefix=metric_key_prefix)
         return PredictionOutput(result.predictions, result.label_ids, metrics)
@@ -347,7 +315,9 @@ class Trainer:
 
         def write(directory: Path) -> None:
             adapter.save_pretrained(directory, native_export=include_native_export)
-            saving.complete_recipe_manifest(directory, adapter, self._weights_saved(weights))
+            saving.complete_recipe_manifest(
+                directory, adapter, describe_weights(self.averaging, weights)
+            )
             saving.write_json(directory / "training_args.json", self.args.to_dict())
             if self.processing_class is not None:
                 self.processing_class.save_pretrained(directory)
@@ -358,12 +328,6 @@ class Trainer:
             )
         return target
 
-    def _weights_saved(self, weights: Weights) -> dict[str, Any]:
-        if self.averaging is None:
-            return {"weights": weights}
-        ema = self.averaging.ema
-        return {"weights": weights, "ema": {**ema.describe(), "updates": ema.updates}}
-
     def save_final_model(self) -> Path:
         """``final-model/`` of these weights: written once, however many ask for it.
 
@@ -373,7 +337,7 @@ class Trainer:
         if self._final_model is None or self._final_model[0] != step:
             self._final_model = (step, self.save_model())
             if self.averaging is not None:
-                self.save_model(self.run_dir / "final-model-ema", weights="ema")
+                self.save_model(self.run_dir / AVERAGED_MODEL, weights="ema")
         return self._final_model[1]
 
     def load_weights(self, checkpoint: str | Path, *, weights: Weights = "raw") -> None:
@@ -411,11 +375,12 @@ class Trainer:
     def train_feed(self) -> DataFeed:
         """The training data in the order of its plan."""
         dataset = require_dataset(self.train_dataset, "train_dataset")
-        return self._feed(
+        return self.feed(
             dataset, self.train_plan or default_plan(dataset, self.args, training=True)
         )
 
-    def _feed(self, dataset: Any, plan: BatchPlan) -> DataFeed:
+    def feed(self, dataset: Any, plan: BatchPlan) -> DataFeed:
+        """A data set in the order of a plan, collated for this model."""
         adapter = self.graph.adapter
         return DataFeed(
             dataset=dataset,
@@ -448,30 +413,6 @@ class Trainer:
         }
         self.state.log_history.append(row)
         self.fire("on_log", logs=row, **context)
-
-    def _run_split(self, dataset: Any, name: str, *, keep_predictions: bool) -> SplitResult:
-        graph = self.graph
-        # A plan belongs to the split it was made for, not to whatever is evaluated under its name.
-        own = self.eval_dataset
-        own = own.get(name) if isinstance(own, Mapping) else own
-        planned = self.eval_plans.get(name) if dataset is own else None
-        plan = planned or default_plan(dataset, self.args, training=False)
-        evaluator = Evaluator(
-            model=graph.model,
-            adapter=graph.adapter,
-            strategy=self.strategy,
-            label_names=self.args.label_names,
-            compute_metrics=self.compute_metrics,
-            preprocess_logits=self.preprocess_logits_for_metrics,
-            on_batch=lambda: self.fire("on_prediction_step"),
-        )
-        with contextlib.closing(self._feed(dataset, plan)) as feed:
-            return evaluator.run(
-                feed,
-                name,
-                loss_only=self.args.prediction_loss_only,
-                keep_predictions=keep_predictions,
-            )
 
     def evaluate_in_training(self) -> bool:
         """Evaluate, let a plateau schedule follow, and say whether this is the best so far."""
