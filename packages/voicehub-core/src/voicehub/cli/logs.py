@@ -15,8 +15,12 @@ class _CurrentStderr(logging.Handler):
         print(f"{prefix}{self.format(record)}", file=sys.stderr, flush=True)
 
 
-def show_logs() -> None:
-    """Show what we and the plugins tell, and warnings of everybody else."""
+def show_logs(*, quiet: bool = False) -> None:
+    """Show what we and the plugins tell, and warnings of everybody else.
+
+    Args:
+        quiet: show errors alone, since another process tells the rest.
+    """
     from voicehub.plugins.discovery import entry_points
     from voicehub.plugins.groups import PLUGIN_API
 
@@ -24,5 +28,7 @@ def show_logs() -> None:
     if not any(isinstance(handler, _CurrentStderr) for handler in root.handlers):
         root.addHandler(_CurrentStderr())
     own = {"voicehub", *(entry.value for entry in entry_points(PLUGIN_API))}
+    if quiet:
+        root.setLevel(logging.ERROR)
     for name in own:
-        logging.getLogger(name).setLevel(logging.INFO)
+        logging.getLogger(name).setLevel(logging.ERROR if quiet else logging.INFO)

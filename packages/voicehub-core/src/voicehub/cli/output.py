@@ -16,6 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+from voicehub.cli.processes import is_one_of_several, is_primary, rank
 from voicehub.errors import ConfigurationError, VoiceHubError
 
 EXIT_DONE, EXIT_FAILED, EXIT_WRONG_USE = 0, 1, 2
@@ -112,8 +113,11 @@ def report_failure(error: BaseException, *, json_mode: bool) -> int:
         details["traceback_file"] = str(written) if written else None
         where = f"The traceback is in {written}." if written else "It could not be written."
         message = f"{type(error).__name__}: {message}\n{where} VOICEHUB_DEBUG=1 prints it here."
-    print_error(message)
-    if json_mode:
+    several = is_one_of_several()
+    # What another process failed with is told by that one, and by the primary process.
+    if not (several and getattr(error, "is_of_another_rank", False) and not is_primary()):
+        print_error(f"rank {rank()}: {message}" if several else message)
+    if json_mode and is_primary():
         print_json_error(details)
     return code
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from voicehub.cli.interrupt import StopOnInterrupt
 from voicehub.cli.logs import show_logs
 from voicehub.cli.output import Interrupted, UsageError, remember_run_directory, say
+from voicehub.cli.processes import joined_processes
 from voicehub.cli.run_record import (
     build_record,
     code_digest,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from voicehub.adapters.experiment import Experiment
     from voicehub.models.initial import InitialWeights
     from voicehub.models.results import PredictionRow
+    from voicehub.strategies.base import TrainingStrategy
     from voicehub.trainer.arguments import TrainingArguments
     from voicehub.trainer.composition import RouteSummary
     from voicehub.trainer.state import TrainerControl, TrainerState
@@ -51,23 +55,41 @@ def run_training(request: RunRequest) -> RunSummary:
     Raises:
         Interrupted: the user stopped it; the message says how to continue.
     """
-    show_logs()
-    request = with_initial_weights(request)
-    run_directory = request.run_directory
-    resume = resume_from(request)
-    prepare_run_directory(run_directory)
+    with joined_processes(request.config.training) as strategy:
+        return _run_joined(request, strategy)
+
+
+def _run_joined(request: RunRequest, strategy: TrainingStrategy | None) -> RunSummary:
+    """The run of this process; ``strategy`` is None where there is no other."""
+    show_logs(quiet=strategy is not None and not strategy.is_primary)
+    if strategy is not None and not strategy.is_primary:
+        request = replace(request, json_mode=False)  # standard output goes nowhere
+    # Caches and the run directory are made once: the other processes find them.
+    with nullcontext() if strategy is None else strategy.primary_first("the data"):
+        request = with_initial_weights(request)
+        resume = resume_from(request)
+        prepare_run_directory(request.run_directory)
+        try:
+            check_reporters(request.config.training)
+            experiment = build_experiment(request)
+        except Exception as error:
+            remember_run_directory(error, request.run_directory)
+            raise
     try:
-        return _run(request, resume)
+        return _run(request, experiment, strategy, resume)
     except KeyboardInterrupt:
         raise Interrupted(how_to_continue(request)) from None
     except Exception as error:
-        remember_run_directory(error, run_directory)
+        remember_run_directory(error, request.run_directory)
         raise
 
 
-def _run(request: RunRequest, resume: bool | str | None) -> RunSummary:
-    check_reporters(request.config.training)
-    experiment = build_experiment(request)
+def _run(
+    request: RunRequest,
+    experiment: Experiment,
+    strategy: TrainingStrategy | None,
+    resume: bool | str | None,
+) -> RunSummary:
     if experiment.data_report:
         say(data_table(experiment.data_report), json_mode=request.json_mode)
     stop = StopOnInterrupt()
@@ -75,13 +97,14 @@ def _run(request: RunRequest, resume: bool | str | None) -> RunSummary:
     console = ConsoleCallback(
         request.config.name, stream=sys.stderr if request.json_mode else sys.stdout
     )
-    trainer = _build_trainer(request, experiment, [start, console, stop])
+    trainer = _build_trainer(request, experiment, [start, console, stop], strategy)
     try:
         with stop.listening():
             output = trainer.train(resume_from_checkpoint=resume)
     finally:
         console.close()
-    if stop.requested and trainer.state.global_step < trainer.state.max_steps:
+    stopped = trainer.strategy.any_rank(stop.requested)  # a signal may reach one process alone
+    if stopped and trainer.state.global_step < trainer.state.max_steps:
         raise Interrupted(how_to_continue(request))
     return _finish(request, experiment, trainer, output, start)
 
@@ -123,7 +146,10 @@ def _start_from(experiment: Experiment, weights: InitialWeights) -> None:
 
 
 def _build_trainer(
-    request: RunRequest, experiment: Experiment, callbacks: list[TrainerCallback]
+    request: RunRequest,
+    experiment: Experiment,
+    callbacks: list[TrainerCallback],
+    strategy: TrainingStrategy | None,
 ) -> Trainer:
     from voicehub.trainer.trainer import Trainer
 
@@ -136,6 +162,7 @@ def _build_trainer(
         processing_class=experiment.processing_class,
         callbacks=[*experiment.callbacks, *callbacks],
         training_adapter=experiment.adapter,
+        training_strategy=strategy,
         train_plan=experiment.train_plan,
         eval_plans=experiment.eval_plans,
         evaluation_tasks=experiment.evaluation_tasks,
@@ -223,6 +250,8 @@ def _finish(
         averaged_model_directory=averaged,
         next_command=experiment.next_command(chosen) if experiment.next_command else "",
     )
+    if not trainer.strategy.is_primary:
+        return summary
     predictions = _attempt(summary, "Sample predictions", _predictions, experiment)
     report = RunReport(
         summary=summary,

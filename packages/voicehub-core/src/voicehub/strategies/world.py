@@ -222,6 +222,11 @@ def join_world(strategy: str, *, device: str, timeout: float) -> World:
     return _joined
 
 
+def joined() -> World | None:
+    """Return the world of this process; None before ``join_world``."""
+    return _joined
+
+
 def _leave() -> None:
     if _joined is not None:
         _joined.close()
