@@ -249,8 +249,13 @@ def _backward(
             dx.addmm_(slopes, chunk.rows)
         if for_weight:
             part = dw[chunk.first * sub_centres :][: chunk.size * sub_centres]
-            product = torch.mm(slopes.t(), x).addcmul_(chunk.rows, along.unsqueeze(1), value=-1)
-            part.copy_(product[: len(part), :size])
+            # Where nothing was padded or converted, the product goes straight to its place.
+            direct = part.shape == (len(chunk.rows), x.shape[1]) and part.dtype is dtype
+            product = part if direct else x.new_empty(len(chunk.rows), x.shape[1])
+            torch.mm(slopes.t(), x, out=product)
+            product.addcmul_(chunk.rows, along.unsqueeze(1), value=-1)
+            if not direct:
+                part.copy_(product[: len(part), :size])
     if not for_embeddings:
         return embeddings[:0].clone(), dw
     dx -= x * (x * dx).sum(1, keepdim=True)
