@@ -15,6 +15,10 @@ class ConfigurationError(VoiceHubError, ValueError):
     """A setting is unknown, has the wrong type or contradicts another one."""
 
 
+class AssetError(VoiceHubError, FileNotFoundError):
+    """Something that a configuration names is not there: a checkpoint, a manifest, a data set."""
+
+
 class DataError(VoiceHubError, ValueError):
     """A manifest, an audio file or a batch is not what it should be."""
 

@@ -66,7 +66,7 @@ def test_weights_that_do_not_fit_name_the_tensors(cli: Run, earlier: Path) -> No
 
 def test_no_artifact_and_one_of_another_type(cli: Run, earlier: Path) -> None:
     nowhere = cli("train", "toy/tiny", *DATA, "init_from=nowhere", "training.output_dir=next")
-    assert nowhere.code == 2 and "init_from: nowhere is no directory" in nowhere.stderr
+    assert nowhere.code == 1 and "init_from = nowhere: there is no such" in nowhere.stderr
     config = earlier / "final-model/config.json"
     config.write_text(config.read_text().replace("toy-line", "toy-curve"))
     outcome = cli("train", "toy/tiny", *DATA, *NEXT)

@@ -180,6 +180,14 @@ def test_a_checkpoint_of_another_model_is_refused(cli: Run, work: Path) -> None:
     assert (work / "runs/toy/final-model/config.json").is_file()  # nothing earlier is lost
 
 
+def test_everything_missing_is_listed_before_anything_is_built(cli: Run, work: Path) -> None:
+    outcome = cli("train", "toy/tiny", *DATA, "init_from=nowhere", "--json")
+    assert outcome.code == 1
+    assert outcome.last_json["error"]["type"] == "AssetError"
+    assert "init_from = nowhere: there is no such file or directory" in outcome.stderr
+    assert not (work / "runs").exists()
+
+
 def test_a_failing_report_does_not_lose_the_model(cli: Run, work: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     def broken(path: Path, report: object) -> None:
         raise OSError(28, "No space left on device")

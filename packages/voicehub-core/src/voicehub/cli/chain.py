@@ -37,6 +37,7 @@ from voicehub.cli.run_request import RunRequest
 from voicehub.cli.stage_settings import STAGES
 from voicehub.cli.validate import validate_stages
 from voicehub.models.artifact import FINAL_MODEL
+from voicehub.models.assets import Asset, locate_assets, named_assets, require_assets
 from voicehub.reporting.summary import RunSummary
 
 _PUBLISHED = (FINAL_MODEL, f"{FINAL_MODEL}-ema")
@@ -51,6 +52,7 @@ class Chain:
     resume: bool | str | None
     overwrite: bool
     yaml: str
+    assets: tuple[Asset, ...]
 
     @property
     def names(self) -> list[str]:
@@ -97,6 +99,7 @@ def plan_chain(composition: Composition, *, json_mode: bool) -> Chain:
         UsageError: a stage's configuration is not valid, or ``resume`` names a checkpoint.
     """
     validated = validate_stages(composition)
+    named = [asset for _, config in validated for asset in named_assets(config)]
     first = validated[0][1]
     resume, directory = first.resume, Path(first.training.output_dir)
     if isinstance(resume, str) and resume != "auto":
@@ -118,7 +121,9 @@ def plan_chain(composition: Composition, *, json_mode: bool) -> Chain:
         config.training.output_dir = str(directory / f"{position}-{stage.stage}")
         values = hide_credentials(config.model_dump(mode="json"))
         stages.append(RunRequest(stage, spec, config, values, json_mode))
-    return Chain(directory, tuple(stages), resume, overwrite, _chain_yaml(stages, directory))
+    assets = tuple(dict.fromkeys(named))
+    yaml = _chain_yaml(stages, directory)
+    return Chain(directory, tuple(stages), resume, overwrite, yaml, assets)
 
 
 def _chain_yaml(stages: Sequence[RunRequest], directory: Path) -> str:
@@ -150,6 +155,7 @@ def run_chain(chain: Chain) -> ChainSummary:
             continue them.
         Interrupted: the user stopped it; the message says how to continue.
     """
+    require_assets(locate_assets(chain.assets))
     finished = _start(chain)
     summary = ChainSummary(chain.directory, finished)
     for position, request in enumerate(chain.stages):

@@ -35,6 +35,7 @@ def train(
     from voicehub.cli.compose import compose_preset
     from voicehub.cli.run_record import config_as_yaml, hide_credentials
     from voicehub.cli.validate import validate_run
+    from voicehub.models.assets import locate_assets, named_assets, require_assets
 
     composition = compose_preset(preset, overrides or [])
     if composition.stages:
@@ -49,6 +50,7 @@ def train(
     from voicehub.cli.run_request import RunRequest
     from voicehub.cli.training_run import run_training
 
+    require_assets(locate_assets(named_assets(config)))
     summary = run_training(RunRequest(composition, spec, config, values, json_))
     finish({"summary": summary.as_dict()}, json_mode=json_, human=f"\n{summary.text()}")
 

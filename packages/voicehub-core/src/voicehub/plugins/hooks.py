@@ -41,6 +41,17 @@ class HookSpecs:
     def voicehub_checks(self) -> list[Any]:  # type: ignore[empty-body]
         """Return checks that ``voicehub doctor`` runs: callables without arguments."""
 
+    @hookspec
+    def voicehub_locate_assets(self, assets: Any) -> list[Any]:  # type: ignore[empty-body]
+        """Return where checkpoints are, without fetching any of them.
+
+        Args:
+            assets: ``voicehub.models.assets.Asset`` of the kind ``checkpoint``.
+
+        Returns:
+            An ``AssetState`` for each one that the plugin knows about.
+        """
+
 
 @lru_cache(maxsize=1)
 def manager() -> pluggy.PluginManager:
@@ -73,6 +84,11 @@ def callbacks(args: Any) -> list[Any]:
 def checks() -> list[Any]:
     """Return the checks of all plugins."""
     return _collected("voicehub_checks")
+
+
+def located_assets(assets: Any) -> list[Any]:
+    """Return what the plugins know about where checkpoints are."""
+    return _collected("voicehub_locate_assets", assets=assets)
 
 
 def refresh() -> None:

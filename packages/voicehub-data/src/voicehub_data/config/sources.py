@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, field_validator
 
 from voicehub.errors import ConfigurationError
 from voicehub.suggest import did_you_mean
 from voicehub_data.config.base import DataModel
+
+if TYPE_CHECKING:
+    from voicehub.models.assets import Asset
 
 BUILT_IN_KINDS = (
     "auto", "jsonl", "csv", "tsv", "ljspeech", "commonvoice", "kaldi", "folder", "datasets",
@@ -84,6 +87,19 @@ class DataSourceConfig(DataModel):
         if not value.strip():
             raise ValueError("expected a path, found empty text")
         return value
+
+    def assets(self, setting: str) -> list[Asset]:
+        """What this source names: a file or directory here, or a data set of a hub."""
+        from voicehub.models.assets import Asset
+
+        if self.kind != "datasets" or Path(self.path).expanduser().exists():
+            return [Asset(setting, self.path, "file")]
+        return [Asset(setting, self.path, "dataset", self.revision, fetch=self._fetch)]
+
+    def _fetch(self) -> object:
+        from voicehub_data.manifest.hub_datasets import load_dataset_of
+
+        return load_dataset_of(self)
 
     def require_file_source(self, kind: str) -> None:
         """Refuse settings that this kind of source would ignore.

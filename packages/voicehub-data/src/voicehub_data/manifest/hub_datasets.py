@@ -64,7 +64,7 @@ def read_datasets(config: DataSourceConfig, role: str) -> Manifest:
 
 def _load_splits(config: DataSourceConfig, role: str) -> dict[str, Any]:
     """Split name -> table, in the order configured."""
-    loaded = _load(config)
+    loaded = load_dataset_of(config)
     wanted = config.train_splits if role == "train" else config.eval_splits
     if not isinstance(loaded, Mapping) or _is_single_file(config):
         # One table without splits of its own: it is what every role reads, unless a split is named.
@@ -88,8 +88,14 @@ def _is_single_file(config: DataSourceConfig) -> bool:
     return Path(config.path).expanduser().is_file()
 
 
-def _load(config: DataSourceConfig) -> Any:
-    """A table, or a mapping of split name to table."""
+def load_dataset_of(config: DataSourceConfig) -> Any:
+    """Return a table, or a mapping of split name to table, fetching what is not here yet.
+
+    Raises:
+        OptionalDependencyError: ``datasets`` is not installed.
+        DataError: the data set cannot be loaded.
+        ConfigurationError: the file is of a kind that is not read.
+    """
     try:
         import datasets
     except ImportError as error:

@@ -1,4 +1,7 @@
-"""A hub on loopback for tests of uploads: the few requests of one, and failures on demand."""
+"""A hub on loopback for tests: the few requests of one, and failures on demand.
+
+It takes uploads, and offers downloads of what is put into ``offered``.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ import base64
 import hashlib
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import unquote, urlparse
 
 #: Of the owner of every token.
 OWNER = "tester"
@@ -36,6 +40,9 @@ class Hub:
         fail: statuses to answer commits with before one works.
         gate: commits wait until it is set; it is at first.
         arrived: set once a commit has come in.
+        offered: files by name, of each repository that can be downloaded.
+        downloads: how often each file's content was sent.
+        unavailable: answer every look-up with status 503.
     """
 
     url: str = ""
@@ -50,6 +57,16 @@ class Hub:
     lock: threading.Lock = field(default_factory=threading.Lock)
     gate: threading.Event = field(default_factory=threading.Event)
     arrived: threading.Event = field(default_factory=threading.Event)
+    offered: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    downloads: Counter[str] = field(default_factory=Counter)
+    unavailable: bool = False
+
+    def head(self, name: str) -> str:
+        """The commit that an offered repository is at: a hash of its content."""
+        digest = hashlib.sha1()
+        for path, content in sorted(self.offered[name].items()):
+            digest.update(f"{path}\0".encode() + hashlib.sha256(content).digest())
+        return digest.hexdigest()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -67,7 +84,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def body(self) -> bytes:
         if self.headers.get("Transfer-Encoding") == "chunked":
@@ -79,12 +97,67 @@ class _Handler(BaseHTTPRequestHandler):
             return b"".join(chunks)
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
     def do_GET(self) -> None:
-        name = urlparse(self.path).path.removeprefix("/api/models/")
+        path = unquote(urlparse(self.path).path)
+        if self.hub.unavailable:
+            self.answer({"error": "out of order"}, 503)
+            return
+        for name in self.hub.offered:
+            if path.startswith((f"/api/models/{name}", f"/{name}/resolve/")):
+                self.offer(name, path)
+                return
+        name = path.removeprefix("/api/models/")
         if name not in self.hub.repositories:
             self.answer({"error": "Repository not found"}, 404)
             return
         self.answer({"id": name, "modelId": name, "private": self.hub.repositories[name]})
+
+    def offer(self, name: str, path: str) -> None:
+        """Answer for a repository that can be downloaded: what it holds, or one of its files."""
+        hub, commit = self.hub, self.hub.head(name)
+        files = hub.offered[name]
+        if "/tree/" in path:
+            tree = [
+                {"type": "file", "path": file, "size": len(content), "oid": "0" * 40}
+                for file, content in sorted(files.items())
+            ]
+            self.answer(tree)
+            return
+        if path.startswith("/api/"):
+            revision = path.partition("/revision/")[2] or "main"
+            siblings = [{"rfilename": file} for file in sorted(files)]
+            known = {"id": name, "modelId": name, "private": False, "sha": commit}
+            if revision in ("main", commit):
+                self.answer({**known, "siblings": siblings})
+            else:
+                self.refuse("RevisionNotFound", f"Invalid rev id: {revision}")
+            return
+        revision, _, file = path.partition("/resolve/")[2].partition("/")
+        if revision not in ("main", commit) or file not in files:
+            kind = "EntryNotFound" if revision in ("main", commit) else "RevisionNotFound"
+            self.refuse(kind, f"no {file} at {revision}")
+            return
+        content = files[file]
+        self.send_response(200)
+        self.send_header("X-Repo-Commit", commit)
+        self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        if self.command == "GET":
+            with hub.lock:
+                hub.downloads[file] += 1
+            self.wfile.write(content)
+
+    def refuse(self, kind: str, text: str) -> None:
+        """A clear no, in the hub's own words."""
+        self.send_response(404)
+        self.send_header("X-Error-Code", kind)
+        self.send_header("X-Error-Message", text)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def do_PUT(self) -> None:
         data = self.body()
