@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -15,16 +16,30 @@ from voicehub.optim.schedules import ClosedFormScheduler, PlateauScheduler, make
 
 TOTAL, WARMUP = 100, 10
 
+
+def triangle(position: int) -> float:
+    """From 0 up to 1 in 15 updates and down again."""
+    return position / 15 if position <= 15 else (30 - position) / 15
+
+
 CLOSED_FORMS = {
     "linear": lambda n: (TOTAL - n) / (TOTAL - WARMUP),
     "cosine": lambda n: 0.5 * (1 + math.cos(math.pi * (n - WARMUP) / (TOTAL - WARMUP))),
     "constant_with_warmup": lambda n: 1.0,
     "inverse_sqrt": lambda n: 1 / math.sqrt(n / WARMUP),
+    "inverse_power": lambda n: (1 + (n - WARMUP) / 40) ** -0.75,
+    "noam": lambda n: 64**-0.5 * min((n + 1) ** -0.5, (n + 1) * WARMUP**-1.5),
     "exponential": lambda n: 0.97 ** (n - WARMUP),
     "polynomial": lambda n: ((TOTAL - n) / (TOTAL - WARMUP)) ** 3,
     "step": lambda n: 0.5 ** ((n - WARMUP) // 20),
+    "multistep": lambda n: 0.5 ** ((n >= 30) + (n >= 75)),
+    "triangular": lambda n: 0.1 + 0.9 * 0.5 ** ((n - WARMUP) // 30) * triangle((n - WARMUP) % 30),
 }
-OPTIONS = {
+OPTIONS: dict[str, dict[str, Any]] = {
+    "inverse_power": {"timescale": 40, "power": 0.75},
+    "noam": {"model_dim": 64},
+    "multistep": {"milestones": [30, 75], "gamma": 0.5},
+    "triangular": {"period": 30, "gamma": 0.5, "min_lr_ratio": 0.1},
     "exponential": {"gamma": 0.97},
     "polynomial": {"power": 3.0},
     "step": {"step_size": 20, "gamma": 0.5},
@@ -39,7 +54,8 @@ def optimizer(lr: float = 1.0) -> torch.optim.Optimizer:
 def test_rate_follows_the_formula_at_every_update(name: str) -> None:
     multiplier = make_multiplier(name, TOTAL, WARMUP, OPTIONS.get(name))
     for n in range(WARMUP):
-        assert multiplier(n) == pytest.approx(n / WARMUP)
+        warm = CLOSED_FORMS[name](n) if name == "noam" else n / WARMUP
+        assert multiplier(n) == pytest.approx(warm)
     for n in range(WARMUP, TOTAL + 1):
         assert multiplier(n) == pytest.approx(CLOSED_FORMS[name](n), abs=1e-12)
 
@@ -76,9 +92,37 @@ def test_unknown_option_names_the_nearest() -> None:
         make_multiplier("polynomial", 10, 0, {"powr": 2})
 
 
-def test_step_needs_its_size() -> None:
-    with pytest.raises(ValueError, match="step_size"):
-        make_multiplier("step", 10, 0)
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("step", {}, "needs 'step_size'"),
+        ("step", {"step_size": 0}, "step_size must be at least 1"),
+        ("multistep", {"milestones": 3}, "must be a list of updates, got 3"),
+        ("multistep", {"milestones": [5, 3]}, "rising counts"),
+        ("linear", {"min_lr_ratio": [1]}, "must be a number"),
+        ("triangular", {"period": 0}, "period must be at least 1"),
+        ("inverse_power", {"timescale": -1}, "timescale must be at least 1"),
+        ("noam", {}, "needs 'model_dim'"),
+    ],
+)
+def test_options_that_make_no_schedule(name: str, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_multiplier(name, 10, 0, options)
+
+
+def test_noam_needs_a_warmup_and_peaks_at_its_end() -> None:
+    with pytest.raises(ConfigurationError, match="noam"):
+        make_multiplier("noam", 10, 0, OPTIONS["noam"])
+    multiplier = make_multiplier("noam", TOTAL, WARMUP, OPTIONS["noam"])
+    rates = [multiplier(n) for n in range(TOTAL)]
+    assert max(rates) == rates[WARMUP - 1] == pytest.approx((64 * WARMUP) ** -0.5)
+
+
+def test_milestones_count_from_the_start_of_the_run_and_steps_from_the_end_of_the_warmup() -> None:
+    stones = make_multiplier("multistep", TOTAL, WARMUP, {"milestones": [20], "gamma": 0.5})
+    assert (stones(19), stones(20)) == (1.0, 0.5)
+    steps = make_multiplier("step", TOTAL, WARMUP, {"step_size": 20, "gamma": 0.5})
+    assert (steps(29), steps(30)) == (1.0, 0.5)
 
 
 @given(st.sampled_from(sorted(CLOSED_FORMS)), st.integers(1, 90))

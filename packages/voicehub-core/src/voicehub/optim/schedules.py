@@ -7,13 +7,14 @@ counts start at 0, as in transformers: the first update of a warm-up of W uses 0
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from torch.optim import Optimizer
 
 from voicehub.errors import ConfigurationError
-from voicehub.optim.schedule_names import SCHEDULES, check_schedule_options
+from voicehub.optim.schedule_names import SCHEDULES, Options, check_schedule_options
 
 Multiplier = Callable[[int], float]
 
@@ -27,61 +28,88 @@ class Scheduler(Protocol):
     def get_last_lr(self) -> list[float]: ...
 
 
-def _linear(n: int, total: int, warmup: int, o: Mapping[str, float]) -> float:
+def _linear(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
     left = max(0.0, (total - n) / max(1, total - warmup))
-    return o["min_lr_ratio"] + (1.0 - o["min_lr_ratio"]) * left
+    return float(o["min_lr_ratio"] + (1.0 - o["min_lr_ratio"]) * left)
 
 
-def _cosine(n: int, total: int, warmup: int, o: Mapping[str, float]) -> float:
+def _cosine(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
     progress = min(1.0, (n - warmup) / max(1, total - warmup))
     wave = max(0.0, 0.5 * (1.0 + math.cos(math.pi * 2.0 * o["num_cycles"] * progress)))
-    return o["min_lr_ratio"] + (1.0 - o["min_lr_ratio"]) * wave
+    return float(o["min_lr_ratio"] + (1.0 - o["min_lr_ratio"]) * wave)
 
 
-def _constant(n: int, total: int, warmup: int, o: Mapping[str, float]) -> float:
+def _constant(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
     return 1.0
 
 
-def _inverse_sqrt(n: int, total: int, warmup: int, o: Mapping[str, float]) -> float:
+def _inverse_sqrt(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
     timescale = o["timescale"] or max(1, warmup)
     return float(1.0 / math.sqrt((n + timescale - warmup) / timescale))
 
 
-def _exponential(n: int, total: int, warmup: int, o: Mapping[str, float]) -> float:
+def _inverse_power(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
+    return float((1.0 + (n - warmup) / o["timescale"]) ** -o["power"])
+
+
+def _noam(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
+    """Vaswani et al., 2017, section 5.3; updates count from 1 there. Warms up by itself."""
+    step = n + 1
+    return float(o["model_dim"] ** -0.5 * min(step**-0.5, step * warmup**-1.5))
+
+
+def _exponential(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
     return float(o["gamma"] ** (n - warmup))
 
 
-def _polynomial(n: int, total: int, warmup: int, o: Mapping[str, float]) -> float:
+def _polynomial(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
     left = max(0.0, (total - n) / max(1, total - warmup))
     return float(o["min_lr_ratio"] + (1.0 - o["min_lr_ratio"]) * left ** o["power"])
 
 
-def _step(n: int, total: int, warmup: int, o: Mapping[str, float]) -> float:
+def _step(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
     return float(o["gamma"] ** ((n - warmup) // int(o["step_size"])))
 
 
-_AFTER_WARMUP: dict[str, Callable[[int, int, int, Mapping[str, float]], float]] = {
+def _multistep(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
+    """Milestones count from the start of the run, warm-up included."""
+    return float(o["gamma"] ** bisect_right(o["milestones"], n))
+
+
+def _triangular(n: int, total: int, warmup: int, o: Mapping[str, Any]) -> float:
+    """Smith, 2017: up and down in ``period`` updates, each peak ``gamma`` times the one before."""
+    cycle, position = divmod(n - warmup, o["period"])
+    height = o["gamma"] ** cycle * (1.0 - abs(2.0 * position / o["period"] - 1.0))
+    return float(o["min_lr_ratio"] + (1.0 - o["min_lr_ratio"]) * height)
+
+
+_AFTER_WARMUP: dict[str, Callable[[int, int, int, Mapping[str, Any]], float]] = {
     "linear": _linear,
     "cosine": _cosine,
     "constant": _constant,
     "constant_with_warmup": _constant,
     "inverse_sqrt": _inverse_sqrt,
+    "inverse_power": _inverse_power,
+    "noam": _noam,
     "exponential": _exponential,
     "polynomial": _polynomial,
     "step": _step,
+    "multistep": _multistep,
+    "triangular": _triangular,
     "plateau": _constant,  # PlateauScheduler multiplies its own factor
 }
 
 
 def make_multiplier(
-    name: str, total: int, warmup: int, options: Mapping[str, float] | None = None
+    name: str, total: int, warmup: int, options: Options | None = None
 ) -> Multiplier:
     """The factor on the base learning rate as a function of the updates done so far.
 
     Args:
         name: one of ``SCHEDULES``.
         total: updates of the whole run for this route.
-        warmup: updates of linear warm-up; ``constant`` has none and refuses one.
+        warmup: updates of linear warm-up; ``constant`` has none and refuses one, ``noam`` has it
+            in its formula and needs one.
         options: the schedule's own options.
 
     Raises:
@@ -95,17 +123,17 @@ def make_multiplier(
         raise ConfigurationError(
             "lr_scheduler_type='constant' has no warm-up; use 'constant_with_warmup'."
         )
+    if name == "noam" and not warmup:
+        raise ConfigurationError("lr_scheduler_type='noam' needs warmup_steps or warmup_ratio.")
     if warmup >= total > 0 and warmup > 0:
         raise ConfigurationError(
             f"The warm-up ({warmup} updates) is not shorter than the run ({total} updates): the "
             "learning rate would never reach its value. Lower warmup_steps or train longer."
         )
-    if name == "step" and settings["step_size"] < 1:
-        raise ConfigurationError("lr_scheduler_kwargs: step_size must be at least 1 update.")
     after = _AFTER_WARMUP[name]
 
     def multiplier(n: int) -> float:
-        if n < warmup:
+        if n < warmup and name != "noam":
             return n / warmup
         return after(n, total, warmup, settings)
 
@@ -158,14 +186,13 @@ class PlateauScheduler(ClosedFormScheduler):
         multiplier: Multiplier,
         *,
         greater_is_better: bool,
-        options: Mapping[str, float] | None = None,
+        options: Options | None = None,
     ) -> None:
-        defaults = {k: float(v or 0.0) for k, v in SCHEDULES["plateau"].items()}
-        settings = {**defaults, **(options or {})}
-        self.factor = settings["factor"]
+        settings: dict[str, Any] = {**SCHEDULES["plateau"], **(options or {})}
+        self.factor = float(settings["factor"])
         self.patience = int(settings["patience"])
-        self.threshold = settings["threshold"]
-        self.min_ratio = settings["min_lr_ratio"]
+        self.threshold = float(settings["threshold"])
+        self.min_ratio = float(settings["min_lr_ratio"])
         self.greater_is_better = greater_is_better
         self.scale = 1.0
         self.best: float | None = None

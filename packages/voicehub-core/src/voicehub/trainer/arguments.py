@@ -112,7 +112,7 @@ class TrainingArguments:
     adamw_fused: bool = False
     max_grad_norm: float = Field(default=1.0, ge=0)
     lr_scheduler_type: str = "linear"
-    lr_scheduler_kwargs: dict[str, float] = Field(default_factory=dict)
+    lr_scheduler_kwargs: dict[str, float | list[int]] = Field(default_factory=dict)
     lr_scheduler_gamma: float | None = Field(default=None, gt=0)
     warmup_ratio: float = Field(default=0.0, ge=0, lt=1)
     warmup_steps: int = Field(default=0, ge=0)
@@ -271,7 +271,7 @@ class TrainingArguments:
         )
 
     @property
-    def schedule_options(self) -> dict[str, float]:
+    def schedule_options(self) -> dict[str, float | list[int]]:
         """Options of the schedule, ``lr_scheduler_gamma`` folded in."""
         options = dict(self.lr_scheduler_kwargs)
         if self.lr_scheduler_gamma is not None:
