@@ -125,7 +125,10 @@ class VitsAdapter(TrainingAdapter):
             term = objective.masked_square(made, 1.0, rendered.text_mask)
             terms["duration_adversarial"] = term
             used["duration_adversarial"] = weights.duration_adversarial
-        return _output(used, terms, inputs)
+        output = _output(used, terms, inputs)
+        if not self._is_training:
+            output.predictions = rendered.token_of_frame
+        return output
 
     @property
     def weights(self) -> LossWeights:

@@ -151,7 +151,7 @@ def _start(
     notes += _voice_notes(train, voices, size)
     made = None
     if architecture is not None:
-        made = _new_config(architecture.model_dump(), acoustic, front_end, voices)
+        made = new_vits_config(architecture.model_dump(), acoustic, front_end, voices)
         made_conditioned = bool(voices.languages)
         check_training_settings(
             made,
@@ -210,9 +210,10 @@ def _front_end(config: VitsRunConfig, train: SplitRows) -> tuple[TextFrontEnd, l
     return wrapper.front_end, []
 
 
-def _new_config(
+def new_vits_config(
     sizes: dict[str, Any], acoustic: AcousticConfig, front_end: TextFrontEnd, voices: Voices
 ) -> Any:
+    """The ``VitsConfig`` of a model from random weights."""
     from transformers import VitsConfig
 
     made = VitsConfig(

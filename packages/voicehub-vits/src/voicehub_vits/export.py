@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor
 
 from voicehub.errors import CheckpointError, ConfigurationError
 from voicehub_hf.processors import progress_bars
-from voicehub_vits.network.weight_norm import remove_weight_norm
+from voicehub_vits.network import weight_norm
 
 if TYPE_CHECKING:
     from voicehub_vits.model import VitsTTS
@@ -23,7 +24,7 @@ def export_transformers(wrapper: VitsTTS, directory: Path) -> None:
     """Write weights, config and tokenizer to ``directory``.
 
     It then loads with ``VitsModel.from_pretrained`` and ``pipeline("text-to-speech")``, without
-    VoiceHub. The model is not changed: the decoder's weight norm is removed in a copy, and the
+    VoiceHub. The model is not changed: what is written has plain weights in the decoder, and the
     sums of speaker and language embeddings become the rows of its speaker table, which
     ``voices.json`` lists.
 
@@ -31,12 +32,15 @@ def export_transformers(wrapper: VitsTTS, directory: Path) -> None:
         ConfigurationError: languages cannot be folded into the speaker table.
         CheckpointError: the directory cannot be written.
     """
-    model = copy.deepcopy(wrapper.model).cpu()
-    remove_weight_norm(model.decoder)
-    rows = fold_languages(wrapper, model)
+    from transformers import VitsModel
+
+    state, rows = fold_languages(wrapper, weight_norm.plain_state(wrapper.model))
     config = copy.deepcopy(wrapper.vits_config)
-    config.num_speakers = model.config.num_speakers
-    model.config = config
+    table = state.get("embed_speaker.weight")
+    config.num_speakers = 1 if table is None else len(table)
+    with torch.random.fork_rng(devices=()):
+        model = VitsModel(config)
+    model.load_state_dict(state)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with progress_bars(shown=False):
@@ -48,20 +52,27 @@ def export_transformers(wrapper: VitsTTS, directory: Path) -> None:
         raise CheckpointError(f"Cannot write the export to {directory}: {error}") from error
 
 
-def fold_languages(wrapper: VitsTTS, model: Any) -> list[dict[str, Any]]:
+def fold_languages(
+    wrapper: VitsTTS, state: dict[str, Tensor]
+) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     """Replace speaker and language tables by one table over the pairs that training has seen.
 
+    Args:
+        wrapper: whose voices are meant.
+        state: of its model.
+
     Returns:
-        What each row of the table stands for; empty where the model has one voice.
+        The state, and what each row of its speaker table stands for; no rows where the model has
+        one voice.
 
     Raises:
         ConfigurationError: it is not known which pairs there are.
     """
     voices = wrapper.voices
-    speakers = getattr(model, "embed_speaker", None)
+    speakers = state.get("embed_speaker.weight")
     if not voices.languages:
         names = voices.speakers if speakers is not None else ()
-        return [{"speaker_id": row, "speaker": name} for row, name in enumerate(names)]
+        return state, [{"speaker_id": row, "speaker": name} for row, name in enumerate(names)]
     if not voices.pairs:
         raise ConfigurationError(
             f"The model has {len(voices.languages)} languages, but not which speaker speaks which: "
@@ -69,17 +80,14 @@ def fold_languages(wrapper: VitsTTS, model: Any) -> list[dict[str, Any]]:
             "it. Train with a manifest that names speaker and language, or save without a native "
             "export."
         )
-    with torch.no_grad():
-        made = []
-        for speaker, language in voices.pairs:
-            row = model.embed_language.weight[language]
-            made.append(row if speakers is None else speakers.weight[speaker] + row)
-        # VitsModel reads its table only where it has two rows.
-        table = torch.stack(made if len(made) > 1 else made * 2)
-    del model.embed_language
-    model.embed_speaker = nn.Embedding.from_pretrained(table, freeze=False)
-    model.config.num_speakers = len(table)
-    return [
+    languages = state.pop("embed_language.weight")
+    made = [
+        languages[language] if speakers is None else speakers[speaker] + languages[language]
+        for speaker, language in voices.pairs
+    ]
+    # VitsModel reads its table only where it has two rows.
+    state["embed_speaker.weight"] = torch.stack(made if len(made) > 1 else made * 2)
+    return state, [
         {
             "speaker_id": row,
             "speaker": voices.speakers[speaker] if voices.speakers else None,
@@ -90,7 +98,5 @@ def fold_languages(wrapper: VitsTTS, model: Any) -> list[dict[str, Any]]:
 
 
 def _write_voices(path: Path, rows: list[dict[str, Any]]) -> None:
-    import json
-
     text = json.dumps(rows, indent=2, ensure_ascii=False, allow_nan=False)
     path.write_text(text + "\n", encoding="utf-8")

@@ -35,10 +35,11 @@ TERMS = (
     Term(
         "discriminator/adversarial",
         "discriminators",
-        "how well the six discriminators tell recordings from rendered audio: the sum over them of "
-        "(1 - D(recording))^2 + D(rendered)^2",
-        "3.0 is undecided, 0 is perfect; healthy runs stay between 1.5 and 2.9. Below 0.5 they have "
-        "won, at 3.0 for good they have collapsed. It does not fall, and says nothing of quality",
+        "how well the six discriminators tell recordings from rendered audio: the sum over them "
+        "of (1 - D(recording))^2 + D(rendered)^2",
+        "3.0 is undecided, 0 is perfect; healthy runs stay between 1.5 and 2.9. Below 0.5 they "
+        "have won, at 3.0 for good they have collapsed. It need not fall, and says nothing of "
+        "quality",
     ),
     Term(
         "discriminator/real",

@@ -33,6 +33,7 @@ def speak(
     speaking_rate: float | None = None,
     noise_scale: float | None = None,
     noise_scale_duration: float | None = None,
+    max_frames: int | None = None,
 ) -> Spoken:
     """Speak one text.
 
@@ -45,6 +46,7 @@ def speak(
         conditioning: speaker (and language) embedding (1, size, 1), or None.
         seed: of the draws.
         speaking_rate, noise_scale, noise_scale_duration: the model's own where None.
+        max_frames: what lies behind is left unsaid.
     """
     rate = model.speaking_rate if speaking_rate is None else speaking_rate
     spread = model.noise_scale if noise_scale is None else noise_scale
@@ -62,9 +64,8 @@ def speak(
             )
         else:
             log_durations = model.duration_predictor(text, mask, conditioning)
-        durations = torch.ceil(log_durations.exp() * mask * (1.0 / rate))[0, 0].long()
-        if int(durations.sum()) < 1:
-            durations[-1] = 1
+        durations = torch.ceil(log_durations.exp() * mask * (1.0 / rate))[0, 0]
+        durations = _whole(durations, max_frames)
         spread_means = means[0].repeat_interleave(durations, dim=1)[None]
         spread_logs = logs[0].repeat_interleave(durations, dim=1)[None]
         noise = torch.randn_like(spread_means)
@@ -73,3 +74,14 @@ def speak(
         latents = model.flow(prior, frame_mask, conditioning, reverse=True)
         waveform = model.decoder(latents * frame_mask, conditioning)
     return Spoken(waveform[0, 0], durations, latents[0])
+
+
+def _whole(durations: Tensor, max_frames: int | None) -> Tensor:
+    """Frames of each token, int64 (tokens,): at least one in all, and at most ``max_frames``."""
+    if max_frames is not None:
+        ends = durations.clamp(max=max_frames).cumsum(0).clamp(max=max_frames)
+        durations = ends.diff(prepend=ends.new_zeros(1))
+    whole = durations.long()
+    if int(whole.sum()) < 1:
+        whole[-1] = 1
+    return whole

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -34,3 +34,21 @@ def remove_weight_norm(decoder: Any) -> None:
     for layer in decoder_convolutions(decoder):
         if parametrize.is_parametrized(layer, "weight"):
             parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
+
+
+def plain_state(model: Any) -> dict[str, Tensor]:
+    """The state dict of a ``VitsModel`` with plain weights in the decoder; the model stays.
+
+    Not by removing them from a copy: parametrized modules share their class with their copies,
+    and the removal would reach into the original.
+    """
+    state: dict[str, Tensor] = dict(model.state_dict())
+    names = {layer: name for name, layer in model.named_modules()}
+    for layer in decoder_convolutions(model.decoder):
+        if not parametrize.is_parametrized(layer, "weight"):
+            continue
+        prefix = names[layer]
+        for key in [key for key in state if key.startswith(f"{prefix}.parametrizations.")]:
+            del state[key]
+        state[f"{prefix}.weight"] = layer.weight.detach()
+    return state

@@ -1,0 +1,179 @@
+"""A tiny VITS for the conformance kit, which speaks tones."""
+
+from __future__ import annotations
+
+import tempfile
+import wave
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from voicehub.adapters.auto import AutoTrainingAdapter
+from voicehub.adapters.base import TrainingAdapter
+from voicehub.testing import ConformanceCase
+from voicehub_data.audio import load_audio
+from voicehub_data.manifest import ManifestRow
+from voicehub_vits.acoustic import AcousticConfig
+from voicehub_vits.config import VitsModelConfig
+from voicehub_vits.data import AudioPreparation, Prepared, VitsCollator, VitsDataset, VitsItem
+from voicehub_vits.data.dataset import Labels
+from voicehub_vits.data.voices import Voices
+from voicehub_vits.features import Spectrogram
+from voicehub_vits.model import VitsTTS
+from voicehub_vits.text import TextFrontEnd, build_tokenizer
+
+_RATE = 4000
+#: One tone a letter, in Hz.
+_TONES = {"a": 200.0, "b": 400.0, "c": 800.0, "d": 1400.0}
+_LETTER_SECONDS = 0.128
+
+ACOUSTIC: dict[str, Any] = {
+    "sampling_rate": _RATE,
+    "filter_length": 64,
+    "hop_length": 16,
+    "win_length": 64,
+    "num_mel_channels": 12,
+    "segment_size": 256,
+}
+ARCHITECTURE: dict[str, Any] = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "ffn_dim": 16,
+    "flow_size": 8,
+    "upsample_initial_channel": 16,
+    "upsample_rates": [4, 4],
+    "upsample_kernel_sizes": [8, 8],
+    "resblock_kernel_sizes": [3],
+    "resblock_dilation_sizes": [[1, 3]],
+    "depth_separable_num_layers": 1,
+    "duration_predictor_num_flows": 2,
+    "duration_predictor_filter_channels": 16,
+    "prior_encoder_num_flows": 2,
+    "prior_encoder_num_wavenet_layers": 1,
+    "posterior_encoder_num_wavenet_layers": 1,
+    "wavenet_kernel_size": 3,
+}
+
+
+def tones(letters: str, seed: int) -> np.ndarray[Any, Any]:
+    """The sound that spells letters, float32 (samples,) at 4 kHz."""
+    generator = np.random.default_rng(seed)
+    time = np.arange(int(_LETTER_SECONDS * _RATE)) / _RATE
+    shape = 0.5 * np.hanning(len(time)) ** 0.5
+    sound = np.concatenate([shape * np.sin(2 * np.pi * _TONES[c] * time) for c in letters])
+    noisy = sound + 0.003 * generator.standard_normal(len(sound))
+    return noisy.astype(np.float32)
+
+
+def tiny_config(dropout: float = 0.0, **settings: Any) -> VitsModelConfig:
+    """The model section of a tiny run."""
+    rates = ("hidden", "attention", "activation", "duration_predictor", "wavenet")
+    return VitsModelConfig.model_validate(
+        {
+            "architecture": ARCHITECTURE,
+            "training_acoustic_config": ACOUSTIC,
+            "text": {"kind": "characters"},
+            "discriminator": {"width": 0.01},
+            "dropout": {f"{name}_dropout": dropout for name in rates},
+            **settings,
+        }
+    )
+
+
+def tiny_wrapper(config: VitsModelConfig, voices: Voices | None = None, seed: int = 0) -> VitsTTS:
+    """A lazy wrapper of random weights over the letters of the tones."""
+    from voicehub_vits.experiment import new_vits_config
+
+    front_end, _ = build_tokenizer(list(_TONES))
+    voices = voices or Voices()
+    assert config.architecture is not None and config.training_acoustic_config is not None
+    sizes = config.architecture.model_dump()
+    made = new_vits_config(sizes, config.training_acoustic_config, front_end, voices)
+    return VitsTTS.from_config(config, front_end, voices, vits_config=made, seed=seed)
+
+
+class VitsCase(ConformanceCase):
+    """The full recipe. Lengths are letters."""
+
+    model_type = "vits"
+    lengths = (3, 7)
+    sample_rate = _RATE
+    training: ClassVar[dict[str, Any]] = {"max_steps": 12, "learning_rate": 3e-3}
+    exemptions: ClassVar[dict[str, str]] = {
+        "learning": "a recording is rendered from its own spectrogram, so that the loss falls "
+        "whichever text stands beside it; that the text comes to matter takes thousands of "
+        "updates, and the bar vits-overfit measures it"
+    }
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="voicehub-vits-")
+        self.acoustic = AcousticConfig.model_validate(ACOUSTIC)
+        self._spectrogram = Spectrogram(self.acoustic)
+        self._front_end: TextFrontEnd | None = None
+
+    def build(self, *, dropout: float = 0.0) -> TrainingAdapter:
+        """Return a fresh adapter."""
+        return AutoTrainingAdapter.from_model(tiny_wrapper(tiny_config(dropout)))
+
+    @property
+    def front_end(self) -> TextFrontEnd:
+        """Text to ids."""
+        if self._front_end is None:
+            self._front_end, _ = build_tokenizer(list(_TONES))
+        return self._front_end
+
+    def item(self, length: int, seed: int) -> VitsItem:
+        """Return an item as the data set yields it."""
+        letters = "".join(np.random.default_rng(seed).choice(list(_TONES), size=length))
+        audio = torch.from_numpy(tones(letters, seed))
+        hop = self.acoustic.hop_length
+        audio = audio[: len(audio) // hop * hop]
+        with torch.no_grad():
+            spectrogram = self._spectrogram.linear(audio[None])[0]
+        ids = self.front_end.encode(letters).ids
+        return VitsItem(f"{length}-{seed}", ids, Prepared(audio, spectrogram), 0, 0, letters, None)
+
+    def collate(self, items: Sequence[Any]) -> dict[str, Any]:
+        """Return the batch as the collator of a run makes it."""
+        return VitsCollator(self.acoustic, ARCHITECTURE["flow_size"])(items)
+
+    def shuffled(self, items: Sequence[Any], seed: int) -> list[VitsItem]:
+        """Give each recording the letters of the next."""
+        moved = [*items[1:], items[0]]
+        return [
+            item._replace(input_ids=other.input_ids, text=other.text)
+            for item, other in zip(items, moved, strict=True)
+        ]
+
+    def output_lengths(self, adapter: TrainingAdapter, inputs: Any) -> Tensor:
+        """Frames of so many letters: a token each and a blank before, between and behind them."""
+        letters = (inputs["text_lengths"] - 1) // 2
+        return letters * int(_LETTER_SECONDS * _RATE) // self.acoustic.hop_length
+
+    def dataset(self, size: int, seed: int) -> VitsDataset:
+        """Return the real data set over files."""
+        rows, labels = [], []
+        for number in range(size):
+            item = self.item(3 + number % 4, seed * 1000 + number)
+            path = Path(self._folder.name) / f"{seed}-{number}.wav"
+            _write(path, tones(item.text, number))
+            rows.append(ManifestRow(path.stem, path, item.text, row=number + 1))
+            labels.append(Labels(item.input_ids))
+        return VitsDataset(rows, labels, AudioPreparation(self.acoustic, loudness=-23.0))
+
+    def read_audio(self, path: Path) -> np.ndarray[Any, Any]:
+        """Return the samples of a file as the data set reads them."""
+        return load_audio(path, sample_rate=_RATE)
+
+
+def _write(path: Path, audio: np.ndarray[Any, Any]) -> None:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(_RATE)
+        file.writeframes((audio * 32767.0).astype("<i2").tobytes())
