@@ -235,10 +235,10 @@ class Scripted(nn.Module):
         return {"loss": torch.tensor(next(self.script))}
 
 
-def run_scripted(toy: Any, script: list[float], **settings: Any) -> Trainer:
+def run_scripted(toy: Any, script: list[float], callbacks: Any = (), **settings: Any) -> Trainer:
     return toy.run(  # type: ignore[no-any-return]
         model=Scripted(script),
-        trainer={"eval_dataset": toy.Frames(1)},
+        trainer={"eval_dataset": toy.Frames(1), "callbacks": list(callbacks)},
         eval_strategy="steps",
         eval_steps=1,
         save_strategy="steps",
@@ -276,6 +276,39 @@ def test_rotation_keeps_the_best_and_the_newest(toy: Any) -> None:
     )
     kept = sorted(p.name for p in trainer.run_dir.glob("checkpoint-*"))
     assert kept == ["checkpoint-2", "checkpoint-5"]
+
+
+@pytest.mark.parametrize(("greater", "kept"), [(False, [2, 4, 7]), (True, [1, 6, 7])])
+def test_the_best_few_are_kept(toy: Any, greater: bool, kept: list[int]) -> None:
+    """Those of a run that was resumed in the middle as well; NaN is not among them."""
+    script = [3.0, 1.0, float("nan"), 1.5, 2.0, 4.0, 2.5]
+    settings: dict[str, Any] = {
+        "max_steps": 7,
+        "save_steps": 1,
+        "save_total_limit": 2,
+        "save_best_limit": 2,
+        "load_best_model_at_end": True,
+        "greater_is_better": greater,
+        "metric_for_best_model": "loss",
+        "output_dir": str(toy.path / "run"),
+    }
+
+    class Kill(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
+            if state.global_step == 5:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_scripted(toy, script, callbacks=[Kill()], **settings)
+    trainer = run_scripted(toy, script[4:], resume=True, **settings)
+    assert sorted(p.name for p in trainer.run_dir.glob("checkpoint-*")) == [
+        f"checkpoint-{step}" for step in kept
+    ]
+    best = [("checkpoint-2", 1.0), ("checkpoint-4", 1.5)]
+    if greater:
+        best = [("checkpoint-6", 4.0), ("checkpoint-1", 3.0)]
+    assert trainer.state.best_checkpoints == best
+    assert trainer.state.best_model_checkpoint == best[0][0]
 
 
 def test_a_nan_metric_is_never_the_best_and_never_fatal(toy: Any) -> None:

@@ -36,6 +36,7 @@ _WITHOUT_EFFECT = frozenset(
             "save_strategy",
             "save_steps",
             "save_total_limit",
+            "save_best_limit",
             "push_to_hub",
             "hub_model_id",
             "hub_private_repo",

@@ -139,6 +139,7 @@ class TrainingArguments:
     # Processes: how a step is executed, and seconds that a process waits for the others.
     strategy: str = "torch"
     ddp_timeout: float = Field(default=45.0, gt=0)
+    fsdp_min_block: int = Field(default=100_000, ge=1)  # parameters of a block gathered on its own
 
     # Randomness. ``data_seed`` orders and augments the data; it defaults to ``seed``.
     seed: int = 42
@@ -166,6 +167,7 @@ class TrainingArguments:
     save_strategy: IntervalStrategy = "steps"
     save_steps: int = Field(default=500, ge=1)
     save_total_limit: int | None = Field(default=None, ge=1)
+    save_best_limit: int = Field(default=1, ge=1)  # checkpoints of so many best evaluations stay
 
     # Uploads to a model hub; the token is read from the environment alone.
     push_to_hub: bool = False

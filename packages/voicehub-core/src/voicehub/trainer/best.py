@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Mapping
 
+from voicehub.checkpoints.layout import checkpoint_name
 from voicehub.errors import ConfigurationError
 from voicehub.suggest import did_you_mean
 from voicehub.trainer.arguments import TrainingArguments
@@ -37,11 +38,16 @@ def required_metric(metrics: Mapping[str, float], name: str) -> float:
     return value
 
 
-def update_best(args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float]) -> bool:
-    """Record a new best evaluation in ``state``; NaN and infinity are never the best.
+def update_best(
+    args: TrainingArguments, state: TrainerState, metrics: Mapping[str, float], *, saving: bool
+) -> bool:
+    """Record an evaluation in ``state``; NaN and infinity are never among the best.
+
+    Args:
+        saving: whether a checkpoint of this step is written whatever comes out here.
 
     Returns:
-        Whether ``metrics`` are the best so far.
+        Whether ``metrics`` are among the best ``save_best_limit`` so far.
 
     Raises:
         ConfigurationError: the watched metric is not among those computed.
@@ -52,8 +58,19 @@ def update_best(args: TrainingArguments, state: TrainerState, metrics: Mapping[s
         logger.warning("%s is %s at step %d: not considered best.", name, value, state.global_step)
         return False
     best = state.best_metric
-    better = best is None or (value > best if args.greater_is_better else value < best)
-    if better:
+    is_best = best is None or (value > best if args.greater_is_better else value < best)
+    if is_best:
         state.best_metric = value
         state.best_global_step = state.global_step
-    return better
+    if not (saving or args.load_best_model_at_end):
+        return False
+    name = checkpoint_name(state.global_step)
+    # The earlier of two equal evaluations stays ahead.
+    ranked = sorted(
+        [*state.best_checkpoints, (name, value)],
+        key=lambda kept: -kept[1] if args.greater_is_better else kept[1],
+    )[: args.save_best_limit]
+    state.best_checkpoints = ranked
+    if is_best:
+        state.best_model_checkpoint = name
+    return any(kept == name for kept, _ in ranked)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from voicehub.checkpoints.layout import checkpoint_name
 from voicehub.errors import DataError, NonFiniteError
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.strategies.base import TrainingStrategy
@@ -28,7 +27,7 @@ class LoopActions:
 
     fire: Callable[..., None]  # (event, **context): call the callbacks
     log: Callable[[dict[str, Any]], None]
-    evaluate: Callable[[], bool]  # returns whether this is the best evaluation so far
+    evaluate: Callable[[bool], bool]  # gets whether a save follows; whether one is worth it
     save: Callable[[], None]
     settle: Callable[[], None]  # report a checkpoint that has been written meanwhile
 
@@ -236,12 +235,10 @@ class TrainingLoop:
             share_control(self.strategy, control)
 
     def _evaluate(self) -> None:
-        state, control = self.state, self.control
-        if not self.actions.evaluate():
-            return
-        control.should_save |= self.args.load_best_model_at_end
-        if control.should_save or self._last_save == state.global_step:
-            state.best_model_checkpoint = checkpoint_name(state.global_step)
+        control = self.control
+        saving = control.should_save or self._last_save == self.state.global_step
+        if self.actions.evaluate(saving):
+            control.should_save |= self.args.load_best_model_at_end
 
     def _log(self) -> None:
         if self.state.last_log_step == self.state.global_step or not self.progress.updates:

@@ -174,6 +174,9 @@ def check_same_directory(checkpoint: Checkpoint, run_dir: Path) -> None:
 
 def forget_absent_best(state: TrainerState, run_dir: Path) -> None:
     """A resume into another directory leaves the best checkpoint behind: the search starts anew."""
+    state.best_checkpoints = [
+        kept for kept in state.best_checkpoints if (run_dir / kept[0]).is_dir()
+    ]
     name = state.best_model_checkpoint
     if name is not None and not (run_dir / name).is_dir():
         logger.warning(

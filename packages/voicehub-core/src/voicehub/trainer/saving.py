@@ -89,7 +89,7 @@ class CheckpointSaver:
         name = checkpoint_name(state.global_step)
         content = snapshot(self._payload(state, ranks), buffers=self._buffers)
         fields = {**self.identity, "run_id": self.run_id}
-        protect = [kept for kept in (name, state.best_model_checkpoint) if kept is not None]
+        protect = [name, *(kept for kept, _ in state.best_checkpoints)]
 
         step = state.global_step
 

@@ -31,6 +31,8 @@ class TrainerState:
     best_metric: float | None = None
     best_global_step: int | None = None
     best_model_checkpoint: str | None = None  # a name inside the run directory, never a path
+    # Name and value of those with the best evaluations, the best one first.
+    best_checkpoints: list[tuple[str, float]] = field(default_factory=list)
     is_world_process_zero: bool = True
     is_local_process_zero: bool = True
 
@@ -41,7 +43,8 @@ class TrainerState:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> TrainerState:
         """Rebuild from ``to_dict``; fields of a later version are an error, not dropped."""
-        return cls(**values)
+        best = [(name, value) for name, value in values.get("best_checkpoints", ())]
+        return cls(**{**values, "best_checkpoints": best})
 
 
 @dataclass

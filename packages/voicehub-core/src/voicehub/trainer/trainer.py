@@ -200,7 +200,7 @@ class Trainer:
                 model_files(self._graph.adapter, self.processing_class)
             )
             if self.averaging is not None:
-                self.averaging.bind(self._graph.adapter)
+                self.averaging.bind(self._graph.adapter, self.strategy)
             self.callbacks.context.update(
                 model=self.model,
                 adapter=self.adapter,
@@ -414,14 +414,20 @@ class Trainer:
         self.state.log_history.append(row)
         self.fire("on_log", logs=row, **context)
 
-    def evaluate_in_training(self) -> bool:
-        """Evaluate, let a plateau schedule follow, and say whether this is the best so far."""
+    def evaluate_in_training(self, saving: bool) -> bool:
+        """Evaluate, let a plateau schedule follow, and say whether this is among the best.
+
+        Args:
+            saving: whether a checkpoint of this step is written in any case.
+        """
         assert self._run is not None
         metrics = self.evaluate()
         if self.args.lr_scheduler_type == "plateau":
             name = self.args.metric_for_best_model or "loss"
             self._run.schedulers.step_metric(required_metric(metrics, name))
-        return self.args.wants_best_model and update_best(self.args, self.state, metrics)
+        return self.args.wants_best_model and update_best(
+            self.args, self.state, metrics, saving=saving
+        )
 
     def save_checkpoint(self) -> None:
         """Copy the state of this step and start writing its checkpoint."""
