@@ -42,7 +42,7 @@ class ExponentialMovingAverage:
     def __init__(
         self,
         module: nn.Module,
-        parameters: Mapping[str, nn.Parameter],
+        parameters: Mapping[str, Tensor],
         *,
         decay: float,
         warmup: bool = True,

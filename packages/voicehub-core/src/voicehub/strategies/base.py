@@ -33,6 +33,8 @@ class TrainingStrategy(ABC):
     name: str = ""
     rank: int = 0
     world_size: int = 1
+    #: Whether forwards are joint acts: a process without a batch then runs one that counts nothing.
+    needs_equal_work: bool = False
 
     @property
     def is_primary(self) -> bool:
@@ -196,6 +198,35 @@ class TrainingStrategy(ABC):
 
     def close(self) -> None:
         """Leave the other processes; nothing of the strategy is used afterwards."""
+
+    # Weights as a whole, where processes hold parts of them.
+
+    def local_tensors(self, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What this process holds of named parameters, sharing memory with them."""
+        return dict(named)
+
+    def whole_tensor(self, tensor: Tensor, like: Tensor | None = None) -> Tensor:
+        """A parameter as a whole; all processes must call it.
+
+        Args:
+            tensor: a parameter, or what this process holds of a state of its shape.
+            like: the parameter, where ``tensor`` is such a state.
+        """
+        return tensor.detach()
+
+    def part_like(self, whole: Tensor, like: Tensor) -> Tensor:
+        """What this process holds of a whole tensor, laid out as ``like`` is."""
+        return whole
+
+    @contextlib.contextmanager
+    def whole_model(self, model: nn.Module) -> Iterator[None]:
+        """Whole weights in the modules for the time of the block: to be saved, not to be run."""
+        yield
+
+    @contextlib.contextmanager
+    def open_model(self, model: nn.Module) -> Iterator[None]:
+        """Parts of the model can be called outside of a phase, by all processes alike."""
+        yield
 
     def unwrap_model(self, model: nn.Module) -> nn.Module:
         """Undo ``prepare_model``."""

@@ -33,6 +33,11 @@ class DataParallelStrategy(DistributedStrategy):
 
     def prepare_model(self, model: nn.Module, *, device: str) -> nn.Module:
         """Start from the weights and buffers of rank 0, whatever was built here."""
+        self.share_initial_state(model)
+        return model
+
+    def share_initial_state(self, model: nn.Module) -> None:
+        """Give all ranks the weights and buffers of rank 0."""
         self.broadcast_from_primary([*model.parameters(), *model.buffers()])
         self._buffers = [
             (part, name)
@@ -41,7 +46,6 @@ class DataParallelStrategy(DistributedStrategy):
             if buffer is not None and name not in part._non_persistent_buffers_set
         ]
         self._versions = self._look_at_buffers()
-        return model
 
     def begin_phase(self, parameters: Sequence[nn.Parameter]) -> None:
         """The gradients of these are summed at the end of the phase."""

@@ -22,7 +22,17 @@ def _ddp(args: TrainingArguments) -> TrainingStrategy:
     return DataParallelStrategy(args)
 
 
-_BUILT_IN: dict[str, StrategyFactory] = {"torch": SingleProcessStrategy, "ddp": _ddp}
+def _fsdp(args: TrainingArguments) -> TrainingStrategy:
+    from voicehub.strategies.fsdp import FullyShardedStrategy
+
+    return FullyShardedStrategy(args)
+
+
+_BUILT_IN: dict[str, StrategyFactory] = {
+    "torch": SingleProcessStrategy,
+    "ddp": _ddp,
+    "fsdp": _fsdp,
+}
 _registered: dict[str, StrategyFactory] = {}
 
 

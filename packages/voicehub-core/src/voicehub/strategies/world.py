@@ -13,6 +13,7 @@ import atexit
 import json
 import os
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -30,6 +31,10 @@ ResultT = TypeVar("ResultT")
 #: Bytes that one exchange carries without a second round.
 _CAPACITY = 2048
 _LENGTH = 8
+#: What gloo, nccl and the store say when a connection breaks or a wait is over.
+_OF_CONNECTIONS = re.compile(
+    r"connection|timed? ?out|gloo|nccl|socket|broken pipe|process group|recvvalue", re.IGNORECASE
+)
 #: Hours that a rank may wait where another is known to work alone (``patient``).
 _PATIENCE = timedelta(hours=12)
 #: For the ranks to find each other at the start.
@@ -132,6 +137,8 @@ class World:
         except VoiceHubError:
             raise
         except RuntimeError as error:
+            if not _OF_CONNECTIONS.search(str(error)):
+                raise  # of what was computed, not of the way to the others
             failure = self.watch.failure(wait=3.0)
             if failure is not None and failure.rank != self.rank:
                 raise RankFailedError(failure) from error

@@ -12,6 +12,7 @@ from voicehub.adapters.base import TrainingAdapter
 from voicehub.checkpoints.reader import Checkpoint
 from voicehub.errors import CheckpointMismatchError, ConfigurationError
 from voicehub.optim.ema import ExponentialMovingAverage
+from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.state import TrainerControl, TrainerState
@@ -38,10 +39,12 @@ class EMACallback(TrainerCallback):
         }
         self._ema: ExponentialMovingAverage | None = None
 
-    def bind(self, adapter: TrainingAdapter) -> None:
-        """Start from the weights of a set-up adapter."""
+    def bind(self, adapter: TrainingAdapter, strategy: TrainingStrategy) -> None:
+        """Start from the weights of a set-up adapter: of what this process holds of them."""
         named = {name: p for route in adapter.routes.values() for name, p in route}
-        self._ema = ExponentialMovingAverage(adapter.module, named, **self._settings)
+        self._strategy, self._named = strategy, named
+        held = strategy.local_tensors(named)
+        self._ema = ExponentialMovingAverage(adapter.module, held, **self._settings)
 
     @property
     def ema(self) -> ExponentialMovingAverage:
@@ -64,12 +67,20 @@ class EMACallback(TrainerCallback):
         self.ema.update()
 
     def state_dict(self) -> dict[str, Any]:
-        """Averages and their count, as live tensors: whoever keeps them copies them."""
-        return self.ema.state_dict()
+        """Averages and their count, as live tensors: whoever keeps them copies them.
+
+        All processes must call it where each holds a part of the weights.
+        """
+        state = self.ema.state_dict()
+        gather = self._strategy.whole_tensor
+        shadows = {n: gather(s, self._named.get(n)) for n, s in state["shadows"].items()}
+        return {**state, "shadows": shadows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore ``state_dict``."""
-        self.ema.load_state_dict(state)
+        part, live = self._strategy.part_like, self._named
+        parts = {n: part(s, live[n]) if n in live else s for n, s in state["shadows"].items()}
+        self.ema.load_state_dict({**state, "shadows": self._strategy.local_tensors(parts)})
 
     def resume_fingerprint(self) -> dict[str, Any]:
         """The settings: another decay is another run."""

@@ -127,9 +127,10 @@ def build_graph(
                 "optimization plan changes them. Use optimizer_factory or optimizer_cls_and_kwargs."
             )
         apply_plan(plan, context, adapter, args, strategy)
-    freezing = FreezePolicy(adapter, args.freeze) if args.freeze else None
     adapter.move_inputs = functools.partial(strategy.prepare_input, device=device)
     adapter = strategy.prepare_training_adapter(adapter, device=device)
+    # After the parameters are those that train: a strategy may have put its own in their place.
+    freezing = FreezePolicy(adapter, args.freeze) if args.freeze else None
     model = strategy.prepare_model(model, device=device)
     optimizers = OptimizerBundle(_create_optimizers(adapter, args, sources))
     return Graph(adapter, model, device, optimizers, freezing)

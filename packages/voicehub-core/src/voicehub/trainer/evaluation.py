@@ -20,6 +20,7 @@ from voicehub.checkpoints.random_state import capture_random_state, restore_rand
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.feed import DataFeed
+from voicehub.trainer.fillers import Fillers
 from voicehub.trainer.micro_batch import MicroBatch
 
 
@@ -113,9 +114,13 @@ class Evaluator:
         totals = _Totals(self.adapter.metric_accumulator(split))
         began = time.perf_counter()
         with evaluation_mode(self.adapter):
+            fillers = Fillers(feed.first_batch)
             for batch in self._batches(feed):
-                rows = []
-                if batch is not None:
+                rows: list[Any] = []
+                if batch is None and self.strategy.needs_equal_work:
+                    nothing = _Totals(totals.accumulator)
+                    self._run_batch(fillers.one(), nothing, loss_only=True, keep=False)
+                elif batch is not None:
                     rows = self._run_batch(
                         batch, totals, loss_only=loss_only, keep=keep_predictions
                     )

@@ -122,6 +122,13 @@ class DataFeed:
         request = BatchRequest(first.seed, first.epoch, first.draw, indices)
         return self._micro_batch(BatchMaker(self.dataset, self.collate_fn).make(request))
 
+    def first_batch(self) -> MicroBatch | None:
+        """The first micro-batch of the plan, whoever's it is; None for a stream."""
+        if isinstance(self.plan, StreamPlan):
+            return None
+        indices = self.plan.batches(0)[0]
+        return self.batch_of([SampleKey(self.plan.seed, 0, n, i) for n, i in enumerate(indices)])
+
     def batches(self, epoch: int, start: int = 0) -> Iterator[MicroBatch]:
         """This process's share of the micro-batches of ``epoch`` from number ``start`` on.
 

@@ -15,6 +15,7 @@ from voicehub.data.keyed_random import derive_seed
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.trainer import composition, passes, resume, saving
 from voicehub.trainer.feed import DataFeed
+from voicehub.trainer.fillers import Fillers
 from voicehub.trainer.horizon import Horizon, plan_horizon
 from voicehub.trainer.loop import LoopActions, TrainingLoop
 from voicehub.trainer.nonfinite import DIRECTORY as DUMPS_DIRECTORY
@@ -180,6 +181,7 @@ def _build_loop(trainer: Trainer, parts: _Parts, saver: saving.CheckpointSaver) 
             strategy=trainer.strategy,
             device=graph.device,
         ),
+        fillers=Fillers(parts.feed.first_batch),
         halve_when_out_of_memory=trainer.args.oom_retry_halves,
     )
     actions = LoopActions(

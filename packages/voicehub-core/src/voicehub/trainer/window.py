@@ -32,6 +32,7 @@ from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.agreement import PhaseSums, share_halves, share_phase
 from voicehub.trainer.buffers import BufferGuard
 from voicehub.trainer.custom_loss import CustomLoss
+from voicehub.trainer.fillers import Fillers
 from voicehub.trainer.memory import (
     IndivisibleBatchError,
     StepOutOfMemoryError,
@@ -108,6 +109,7 @@ class AccumulationWindow:
         notify: Callable[[str], None],
         custom_loss: CustomLoss | None,
         dumps: NonFiniteDumps,
+        fillers: Fillers,
         halve_when_out_of_memory: bool = False,
     ) -> None:
         self.model = model
@@ -120,6 +122,7 @@ class AccumulationWindow:
         self.notify = notify
         self.custom_loss = custom_loss
         self.dumps = dumps
+        self.fillers = fillers
         self.buffers = BufferGuard(adapter.module)
         self.halve_when_out_of_memory = halve_when_out_of_memory
         self._needs_items = False  # while a window runs in halves
@@ -269,6 +272,8 @@ class AccumulationWindow:
             problem, error.__cause__ = error.with_traceback(None), None
         except Exception as error:
             problem = error
+        if problem is not None and self.strategy.needs_equal_work:
+            raise problem  # the others wait in the middle of a forward: nothing can be finished
         self.strategy.end_phase()
         own = PhaseSums() if problem is not None else total.plain()
         return share_phase(self.strategy, phase.name, own, problem)
@@ -276,18 +281,22 @@ class AccumulationWindow:
     def _run_micro_batches(
         self, phase: TrainingPhaseSpec, window: Window, total: _PhaseSum, *, alone: bool
     ) -> None:
+        batches = window.batches
+        if self.strategy.needs_equal_work:
+            batches = self.fillers.filled_up(window)
         with self.adapter.phase_boundaries(phase):
-            for index, batch in enumerate(window.batches):
-                last = index == len(window.batches) - 1
+            for index, batch in enumerate(batches):
+                last = index == len(batches) - 1
                 context = TrainingContext(
                     phase, batch.inputs, window.step, window.epoch, True, batch.info
                 )
+                counts = index < len(window.batches)
                 try:
                     if self.strategy.world_size == 1:
                         self._forward_backward(context, window, total, alone)
                     else:
                         with self.strategy.no_sync(self.model, enabled=not last):
-                            self._forward_backward(context, window, total, alone)
+                            self._forward_backward(context, window, total, alone, counts)
                 except torch.OutOfMemoryError as error:
                     told = describe_exhaustion(batch, phase.name, error)
                     raise StepOutOfMemoryError(told) from error
@@ -295,7 +304,12 @@ class AccumulationWindow:
                     self.notify("on_substep_end")
 
     def _forward_backward(
-        self, context: TrainingContext, window: Window, total: _PhaseSum, alone: bool
+        self,
+        context: TrainingContext,
+        window: Window,
+        total: _PhaseSum,
+        alone: bool,
+        counts: bool = True,
     ) -> None:
         components: Mapping[str, Tensor] = {}
         items: Items | None = None
@@ -306,6 +320,9 @@ class AccumulationWindow:
         else:
             with self.strategy.autocast_context():
                 loss = self.custom_loss(self.adapter, context, window)
+        if not counts:
+            self.strategy.backward(loss * 0.0, scaler=self.scaler)
+            return
         first = total.loss is None
         if not first and (items is None) != (total.items is None):
             raise RecipeError(

@@ -91,5 +91,8 @@ def _train(
         "strategy": strategy,
     }
     items = draw_items(case, _ITEMS, 9)
-    make_trainer(case, items, directory, adapter=adapter, dtype=dtype, **settings).train()
-    return routed_weights(adapter)
+    trainer = make_trainer(case, items, directory, adapter=adapter, dtype=dtype, **settings)
+    trainer.train()
+    whole = trainer.strategy.whole_tensor
+    routes = adapter.routes.values()
+    return {name: whole(p).double().clone() for named in routes for name, p in named}
