@@ -57,6 +57,20 @@ def test_large_gradients_after_the_warmup_alone() -> None:
     assert watch.alerts == ["large-gradients"]
 
 
+def test_a_recipe_says_which_gradients_are_large_for_it() -> None:
+    watch = Watch()
+    adapter = SimpleNamespace(large_gradient_norm=5000.0)
+    for step, norm in ((30, 4000.0), (40, 4000.0), (50, 4000.0), (60, 6000.0), (70, 6000.0)):
+        watch.state.global_step = step
+        logs = {"loss": 3.0 / step, "grad_norm": norm}
+        watch.callback.on_log(ARGS, watch.state, None, logs=logs, adapter=adapter)  # type: ignore[arg-type]
+    assert watch.alerts == []
+    watch.state.global_step = 80
+    logs = {"loss": 0.01, "grad_norm": 6000.0}
+    watch.callback.on_log(ARGS, watch.state, None, logs=logs, adapter=adapter)  # type: ignore[arg-type]
+    assert watch.alerts == ["large-gradients"]
+
+
 def test_evaluation_rises_while_training_falls() -> None:
     watch = Watch()
     for n, evaluation in enumerate([2.0, 1.5, 1.6, 1.7, 1.8, 1.9], start=1):

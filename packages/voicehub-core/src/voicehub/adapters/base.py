@@ -45,6 +45,7 @@ class TrainingAdapter:
         supports_custom_recipe: The adapter is specialised for models of support ``custom``.
         supports_quantized_training, supports_compiled_training: Lift those checks.
         isolate_routes: A phase's backward writes no gradient of another route's parameters.
+        large_gradient_norm: A norm above this, update after update, is told as a health alert.
         native_export_semantics: What a native export is: ``inference-export`` or
             ``component-weight-warm-start``.
     """
@@ -54,6 +55,7 @@ class TrainingAdapter:
     supports_quantized_training: ClassVar[bool] = False
     supports_compiled_training: ClassVar[bool] = False
     isolate_routes: ClassVar[bool] = True
+    large_gradient_norm: ClassVar[float] = 100.0
     native_export_semantics: ClassVar[str] = "component-weight-warm-start"
 
     module: nn.Module

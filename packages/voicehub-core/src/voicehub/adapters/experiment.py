@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,31 @@ class SplitReport:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class FigureNote:
+    """What a logged figure is, for the live panel and the report.
+
+    Attributes:
+        key: As logged, without ``loss/`` or ``eval_`` in front.
+        name: For people.
+        meaning: What it measures.
+        band: What a healthy run does.
+        brief: The band in a few characters, for the panel; empty where that cannot be said.
+        decides: Whether it says how good the model is.
+    """
+
+    key: str
+    name: str
+    meaning: str
+    band: str
+    brief: str = ""
+    decides: bool = False
+
+    def is_of(self, logged: str) -> bool:
+        """Whether the note is of a logged key."""
+        return logged.removeprefix("loss/").removeprefix("eval_") == self.key
+
+
 @dataclass
 class Experiment:
     """Everything a run needs beyond its training arguments.
@@ -49,6 +74,7 @@ class Experiment:
         train_plan, eval_plans: Batch plans; None gives batches of a fixed size.
         callbacks: Callbacks of the family.
         evaluation_tasks: What evaluations measure or show beside their splits.
+        figure_notes: What the family's figures mean, and which of them decide.
         processing_class: Saved with the model, never applied to data.
         data_report: What was kept and dropped, by split.
         record: What the run's record keeps: manifest digests, model revision, adapter code digest.
@@ -65,6 +91,7 @@ class Experiment:
     eval_plans: dict[str, BatchPlan] = field(default_factory=dict)
     callbacks: list[Any] = field(default_factory=list)
     evaluation_tasks: list[EvaluationTask] = field(default_factory=list)
+    figure_notes: Sequence[FigureNote] = ()
     processing_class: Any = None
     data_report: list[SplitReport] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)

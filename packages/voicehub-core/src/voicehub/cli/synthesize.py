@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,15 +11,10 @@ from voicehub.cli.options import DeviceOption, JsonOption
 from voicehub.cli.output import UsageError, finish, print_error
 from voicehub.errors import DataError
 
-if TYPE_CHECKING:
-    from voicehub.models.lifecycle import PreTrainedTTSModel
-
 
 def synthesize(
     model: Annotated[str, typer.Option("--model", help="A model: its directory or its run.")],
-    out: Annotated[
-        Path, typer.Option("--out", help="A .wav file, or a folder for several texts.")
-    ],
+    out: Annotated[Path, typer.Option("--out", help="A .wav file, or a folder for several texts.")],
     text: Annotated[
         list[str] | None, typer.Option("--text", help="What to say; may be given again.")
     ] = None,
@@ -41,12 +36,12 @@ def synthesize(
     json_: JsonOption = False,
 ) -> None:
     """Speak texts. One that cannot be said is named; the others are done."""
-    from voicehub.cli.synthesizers import load_synthesizer
+    from voicehub.cli import synthesizers
     from voicehub.trainer.media import Audio
 
     texts = _texts(text, file)
     paths = _paths(out, len(texts))
-    synthesizer = load_synthesizer(model, model_type=model_type, device=device)
+    synthesizer = synthesizers.load_synthesizer(model, model_type=model_type, device=device)
     options: dict[str, Any] = {"speaker": speaker, "language": language}
     options |= {"speaking_rate": speaking_rate, "seed": seed}
     done: list[dict[str, Any]] = []

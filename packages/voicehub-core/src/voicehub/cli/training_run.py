@@ -30,6 +30,7 @@ from voicehub.cli.training_tables import data_table, routes_table
 from voicehub.reporting import figures
 from voicehub.reporting.console import ConsoleCallback
 from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
+from voicehub.reporting.media_files import MediaFilesCallback, latest_media
 from voicehub.reporting.summary import RunSummary, alerts_in
 from voicehub.trainer.averaging import AVERAGED_MODEL
 from voicehub.trainer.callbacks import TrainerCallback
@@ -95,9 +96,12 @@ def _run(
     stop = StopOnInterrupt()
     start = _StartOfRun(request, experiment)
     console = ConsoleCallback(
-        request.config.name, stream=sys.stderr if request.json_mode else sys.stdout
+        request.config.name,
+        stream=sys.stderr if request.json_mode else sys.stdout,
+        notes=experiment.figure_notes,
     )
-    trainer = _build_trainer(request, experiment, [start, console, stop], strategy)
+    media = MediaFilesCallback(request.run_directory)
+    trainer = _build_trainer(request, experiment, [start, console, media, stop], strategy)
     try:
         with stop.listening():
             output = trainer.train(resume_from_checkpoint=resume)
@@ -262,6 +266,8 @@ def _finish(
         configuration=request.yaml,
         record={key: value for key, value in start.record.items() if key != "config"},
         audio_bytes=getattr(experiment, "audio_bytes", None),
+        figure_notes=experiment.figure_notes,
+        media=latest_media(request.run_directory),
     )
     path = request.run_directory / REPORT_FILE
     summary.report = path

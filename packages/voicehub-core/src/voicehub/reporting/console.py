@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 from voicehub.reporting import figures
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.panel import Panel
 
+    from voicehub.adapters.experiment import FigureNote
+
 _REFRESH = 4  # panel frames a second
 
 
@@ -29,12 +31,18 @@ class ConsoleCallback(TrainerCallback):
         stream: where to print; standard output by default (standard error with ``--json``).
         live: force the panel or the plain lines; by default the panel where ``stream`` is a
             terminal.
+        notes: what the family's figures mean; healthy bands stand beside them on the panel.
     """
 
     def __init__(
-        self, name: str = "", stream: IO[str] | None = None, live: bool | None = None
+        self,
+        name: str = "",
+        stream: IO[str] | None = None,
+        live: bool | None = None,
+        notes: Sequence[FigureNote] = (),
     ) -> None:
         self.name = name
+        self.notes = tuple(notes)
         self._stream = stream or sys.stdout
         self._wants_live = live
         self._state: TrainerState | None = None
@@ -57,6 +65,7 @@ class ConsoleCallback(TrainerCallback):
             return
         self._state = state
         self._started, self._first_step = time.perf_counter(), state.global_step
+        self._tell_what_decides()
         console = self._console()
         if self._wants_live if self._wants_live is not None else console.is_terminal:
             from rich.live import Live
@@ -139,6 +148,22 @@ class ConsoleCallback(TrainerCallback):
         else:
             print(text, file=self._stream, flush=True)
 
+    # -- what figures mean --------------------------------------------------------------------
+
+    def _tell_what_decides(self) -> None:
+        deciding = [note.name for note in self.notes if note.decides]
+        if deciding:
+            text = f"What decides: {', '.join(deciding)}. The report says what each figure means."
+            print(text, file=self._stream, flush=True)
+
+    def _band(self, label: str) -> str:
+        """The healthy band of a figure, by its label."""
+        for note in self.notes:
+            labels = (figures.label_of(f"loss/{note.key}"), figures.label_of(f"eval_{note.key}"))
+            if label in labels and note.brief:
+                return f"healthy: {note.brief}"
+        return ""
+
     # -- the panel ------------------------------------------------------------------------
 
     def _console(self) -> Console:
@@ -174,10 +199,11 @@ class ConsoleCallback(TrainerCallback):
         head.add_row(Text(position, style="bold"), Text(times))
         body = Table.grid(padding=(0, 3))
         for label, value in figures.shown(self._logs):
-            extra = figures.spark(self._losses) if label == "loss" else ""
+            extra = figures.spark(self._losses) if label == "loss" else self._band(label)
             body.add_row(Text(label, style="dim"), Text(value), Text(extra, style="cyan"))
         for label, value in self._pairs_of(self._metrics):
-            body.add_row(Text(label, style="dim"), Text(value, style="green"), Text(""))
+            extra = self._band(label)
+            body.add_row(Text(label, style="dim"), Text(value, style="green"), Text(extra))
         notes = [Text(note, style="yellow") for note in self._notes]
         line = Table.grid(expand=True)  # a bare ProgressBar ends without a line break
         line.add_row(ProgressBar(total=total, completed=min(total, state.global_step)))

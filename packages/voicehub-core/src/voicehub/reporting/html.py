@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 from voicehub.reporting import figures
 from voicehub.reporting.alignment import AlignedWord, align_words
 from voicehub.reporting.charts import Series, line_chart
+from voicehub.reporting.figure_notes import notes_html
+from voicehub.reporting.media_files import media_html
 from voicehub.reporting.page_style import STYLE
 from voicehub.reporting.summary import RunSummary, alerts_in
 
 if TYPE_CHECKING:
-    from voicehub.adapters.experiment import SplitReport
+    from voicehub.adapters.experiment import FigureNote, SplitReport
     from voicehub.models.results import PredictionRow
 
 REPORT_FILE = "report.html"
@@ -38,7 +40,8 @@ class RunReport:
     """What the report shows; only ``summary`` is required.
 
     ``rows`` are those of ``metrics.jsonl``. ``audio_bytes`` gives a clip's WAV bytes, or None to
-    have the file linked instead. ``routes`` are the rows of the table of what trained.
+    have the file linked instead. ``routes`` are the rows of the table of what trained;
+    ``figure_notes`` what the family's figures mean; ``media`` the files of the last evaluation.
     """
 
     summary: RunSummary
@@ -49,6 +52,8 @@ class RunReport:
     configuration: str = ""
     record: Mapping[str, Any] = field(default_factory=dict)
     audio_bytes: AudioBytes | None = None
+    figure_notes: Sequence[FigureNote] = ()
+    media: Sequence[Path] = ()
 
 
 def write_report(path: Path, report: RunReport) -> None:
@@ -67,7 +72,9 @@ def render_report(report: RunReport) -> str:
         _header_html(summary),
         _tiles_html(summary),
         _warnings_html([*summary.warnings, *alerts_in(report.rows)]),
+        _section_html("What the figures mean", notes_html(report.figure_notes, report.rows)),
         _section_html("Curves", _curves_html(report.rows)),
+        _section_html("Listen and look", media_html(report.media)),
         _section_html("Samples", _samples_html(report)),
         _section_html("Data", _data_html(report.data)),
         _section_html("What trained", _routes_html(report.routes)),

@@ -84,7 +84,9 @@ class HealthCallback(TrainerCallback):
         lowest = watched.lowest_loss
         watched.lowest_loss = loss if lowest is None else min(lowest, loss)
         self._watch_loss(state.global_step)
-        self._watch_norm(float(logs.get("grad_norm", 0.0)), args, state)
+        # A recipe with large weights in its loss has large gradients in health.
+        limit = float(getattr(context.get("adapter"), "large_gradient_norm", LARGE_NORM))
+        self._watch_norm(float(logs.get("grad_norm", 0.0)), limit, args, state)
 
     def _watch_loss(self, step: int) -> None:
         watched = self._watched
@@ -94,12 +96,14 @@ class HealthCallback(TrainerCallback):
         if updates >= FLAT_AFTER_UPDATES and fallen < FLAT_FALL * abs(watched.first_loss):
             self._raise("flat-loss", fall=FLAT_FALL, updates=updates)
 
-    def _watch_norm(self, norm: float, args: TrainingArguments, state: TrainerState) -> None:
+    def _watch_norm(
+        self, norm: float, limit: float, args: TrainingArguments, state: TrainerState
+    ) -> None:
         watched = self._watched
         warm = state.global_step > args.get_warmup_steps(state.max_steps)
-        watched.large_rows = watched.large_rows + 1 if warm and norm > LARGE_NORM else 0
+        watched.large_rows = watched.large_rows + 1 if warm and norm > limit else 0
         if watched.large_rows >= LARGE_NORM_ROWS:
-            self._raise("large-gradients", limit=LARGE_NORM, rows=LARGE_NORM_ROWS, norm=norm)
+            self._raise("large-gradients", limit=limit, rows=LARGE_NORM_ROWS, norm=norm)
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
