@@ -60,6 +60,8 @@ class VitsAdapter(TrainingAdapter):
     # The discriminator phase must leave the generator's graph whole. Its loss sees rendered audio
     # as a constant, and the generator phase freezes the discriminators, so nothing leaks.
     isolate_routes = False
+    # The mel term weighs 45.
+    large_gradient_norm = 5000.0
 
     def __init__(self, model: VitsTTS, spec: ModelTrainingSpec) -> None:
         super().__init__(model, spec)

@@ -35,6 +35,7 @@ from voicehub_vits.data.voices import Voices, voices_of_rows
 from voicehub_vits.evaluation import SampleTask
 from voicehub_vits.health import AdversarialMonitor
 from voicehub_vits.model import VitsTTS
+from voicehub_vits.terms import TERMS
 from voicehub_vits.text import TextFrontEnd, build_tokenizer
 
 
@@ -101,6 +102,7 @@ def build_experiment(config: VitsRunConfig) -> Experiment:
             AdversarialMonitor(sub_discriminators=1 + len(config.model.discriminator.periods))
         ],
         evaluation_tasks=[task],
+        figure_notes=TERMS,
         data_report=[split.report for split in splits],
         record=_record(config, splits, model, preparation),
         next_command=_next_command(splits),
