@@ -79,6 +79,15 @@ def test_A1_a_gradient_that_never_arrives_is_found(tmp_path: Path) -> None:
         run_check(Broken(), "gradients", tmp_path)
 
 
+def test_A1_a_parameter_that_does_not_move_is_found(tmp_path: Path) -> None:
+    def on_optimizer_step(self: Any, names: Any, step: int) -> None:
+        with torch.no_grad():
+            self.module.output.bias.copy_(seeded(Regressor).output.bias.float())
+
+    with pytest.raises(ConformanceError, match=r"output\.bias did not move"):
+        run_check(with_adapter(on_optimizer_step=on_optimizer_step), "update", tmp_path)
+
+
 def test_A1_a_parameter_of_two_owners_is_found(tmp_path: Path) -> None:
     def setup(self: Any) -> None:
         TrainingAdapter.setup(self)
