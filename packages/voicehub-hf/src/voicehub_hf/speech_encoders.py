@@ -229,7 +229,12 @@ def _config(source: str, fetch: dict[str, Any], encoder: SpeechEncoder) -> Any:
             f"{source} holds a model of type '{model_type}', but '{encoder.model_type}' was asked "
             "for; the encoders of one are not those of another."
         )
-    return AutoConfig.from_pretrained(source, trust_remote_code=False, **fetch)
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False, **fetch)
+    # Parts behind the last hidden state, which is where an encoder ends here.
+    for part in ("add_adapter", "use_intermediate_ffn_before_adapter"):
+        if getattr(config, part, False):
+            setattr(config, part, False)
+    return config
 
 
 def _weights(

@@ -51,6 +51,11 @@ _SETTINGS: dict[str, dict[str, Any]] = {
 }
 
 
+def tiny_ctc_settings(model_type: str) -> dict[str, Any]:
+    """Return the config settings of a tiny model of a type."""
+    return dict(_SETTINGS[model_type])
+
+
 def make_tiny_ctc_checkpoint(
     directory: str | Path,
     model_type: str,

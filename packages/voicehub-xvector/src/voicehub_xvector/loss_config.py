@@ -39,11 +39,13 @@ class LossConfig(BaseModel):
 
     @model_validator(mode="after")
     def _one_home(self) -> Self:
-        given = self.model_fields_set
-        if self.kind == "softmax" and "margin" in given and self.margin:
+        # A resolved configuration states every default; only another value was meant to be read.
+        fields = type(self).model_fields
+        changed = {name for name in fields if getattr(self, name) != fields[name].default}
+        if self.kind == "softmax" and "margin" in changed and self.margin:
             raise ValueError("margin does nothing where kind is 'softmax'; use 'am' or 'aam'")
-        if "inter_top_k_margin" in given and not self.inter_top_k:
+        if "inter_top_k_margin" in changed and not self.inter_top_k:
             raise ValueError("inter_top_k_margin does nothing where inter_top_k is 0")
-        if "margin_warmup_unit" in given and not self.margin_warmup:
+        if "margin_warmup_unit" in changed and not self.margin_warmup:
             raise ValueError("margin_warmup_unit does nothing where margin_warmup is 0")
         return self

@@ -1,0 +1,214 @@
+"""Recordings as model inputs, with draws keyed by sample."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from voicehub.data.keyed_random import SampleKey, numpy_generator
+from voicehub.errors import DataError
+from voicehub_data.audio import load_audio, resample
+from voicehub_data.augment import Augmentation, SpecAugment
+from voicehub_data.dataset import SpeechDataset
+from voicehub_data.manifest import ManifestRow
+from voicehub_data.samplers import RandomChunkPlan
+from voicehub_xvector.class_map import sped_speaker
+from voicehub_xvector.front_ends.base import FrontEnd, Prepared
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Audio = NDArray[np.float32]
+
+#: Recordings longer than this are never decoded whole where a piece is all that is wanted.
+_WHOLE_SECONDS = 30.0
+UNKNOWN = -1
+
+
+class XVectorItem(NamedTuple):
+    """One utterance.
+
+    Attributes:
+        id: of its row, and its speed where it is another.
+        prepared: the model's input.
+        label: class, or ``UNKNOWN``.
+        speaker: name of the class.
+        seconds: of audio.
+        key: names the draw; None outside training.
+    """
+
+    id: str
+    prepared: Prepared
+    label: int
+    speaker: str
+    seconds: float
+    key: SampleKey | None
+
+
+class XVectorDataset:
+    """Decodes, plays at other speeds, cuts, augments and prepares rows.
+
+    The data set holds every row once at its own speed, then once at each of ``speeds``.
+
+    Args:
+        rows: each has a speaker.
+        classes: label of each speaker's name; others are ``UNKNOWN``.
+        front_end: of the model.
+        speeds: other speeds, each of which makes new speakers.
+        augment: of the audio; None for none.
+        spec_augment: masks over features, for front ends that mask features.
+        cache_bytes: memory for what is kept, in each worker.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[ManifestRow],
+        classes: Sequence[str],
+        front_end: FrontEnd,
+        *,
+        speeds: Sequence[float] = (),
+        augment: Augmentation | None = None,
+        spec_augment: SpecAugment | None = None,
+        cache_bytes: int = 0,
+    ) -> None:
+        self.front_end = front_end
+        self.speeds = (1.0, *speeds)
+        self.chunks: RandomChunkPlan | None = None
+        self.augment = augment
+        self.spec_augment = spec_augment if front_end.masks == "features" else None
+        self._cache_bytes = cache_bytes
+        self._build(rows)
+        labels = {name: label for label, name in enumerate(classes)}
+        speakers = [str(row.speaker) for row in rows]
+        self.speakers = [
+            name if speed == 1.0 else sped_speaker(name, speed)
+            for speed in self.speeds
+            for name in speakers
+        ]
+        self.labels = [labels.get(name, UNKNOWN) for name in self.speakers]
+
+    def cut_by(self, chunks: RandomChunkPlan) -> None:
+        """Yield pieces, as long as the plan says for each draw, from now on."""
+        self.chunks = chunks
+        self._build(self.speech.rows)
+
+    def _build(self, rows: Sequence[ManifestRow]) -> None:
+        """Keep prepared inputs where they are the same at every draw, else decoded audio."""
+        keeps_inputs = self.augment is None and self.chunks is None
+        self.speech = SpeechDataset(
+            rows,
+            sample_rate=self.front_end.sample_rate,
+            cache_bytes=0 if keeps_inputs else self._cache_bytes,
+        )
+        self._kept: dict[int, tuple[Prepared, float]] = {}
+        self._room = self._cache_bytes if keeps_inputs else 0
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> XVectorItem:
+        """The item without pieces or augmentation."""
+        return self.get_item(index, None)
+
+    def get_item(self, index: int, key: SampleKey | None) -> XVectorItem:
+        """The item of one draw; equal keys give equal items in any process."""
+        prepared, seconds = self._prepared(index, key)
+        name = self.sample_id(index)
+        if key is not None and self.spec_augment is not None:
+            rows = self.spec_augment.apply(
+                prepared.rows, self.front_end.sample_rate, key, name, num_frames=prepared.valid
+            )
+            prepared = prepared._replace(rows=rows)
+        return XVectorItem(name, prepared, self.labels[index], self.speakers[index], seconds, key)
+
+    def _prepared(self, index: int, key: SampleKey | None) -> tuple[Prepared, float]:
+        kept = self._kept.get(index)
+        if kept is not None:
+            return kept
+        audio = self._audio(index, key)
+        result = (self.front_end.prepare(audio), len(audio) / self.front_end.sample_rate)
+        size = result[0].rows.numel() * result[0].rows.element_size()
+        if size <= self._room:
+            self._kept[index] = result
+            self._room -= size
+        return result
+
+    def _audio(self, index: int, key: SampleKey | None) -> Audio:
+        rate = self.front_end.sample_rate
+        turn, row_index = divmod(index, len(self.speech))
+        row, speed = self.speech.rows[row_index], self.speeds[turn]
+        name = self.sample_id(index)
+        wanted = None
+        if key is not None and self.chunks is not None:
+            wanted = self.chunks.chunk_seconds_of(key.epoch, key.draw)
+        place = 0.0
+        if wanted is not None and key is not None:
+            draws = numpy_generator("xvector.chunk", key.seed, key.epoch, key.draw, name)
+            place = float(draws.random())
+        if wanted is not None and (row.duration or 0.0) > max(_WHOLE_SECONDS, wanted * speed):
+            audio = _segment(row, rate, wanted * speed, place)
+        else:
+            audio = self.speech.get_item(row_index, None)["audio"]
+            if wanted is not None:
+                audio = _cut(audio, round(wanted * speed * rate), place)
+        if speed != 1.0:
+            audio = resample(audio, round(rate * speed), rate)
+        if wanted is not None:
+            audio = audio[: round(wanted * rate)]
+        if key is not None and self.augment is not None:
+            audio = self.augment.apply(audio, rate, key, name)
+        return audio
+
+    @property
+    def planning_durations(self) -> list[float]:
+        """Seconds that each item may last at most."""
+        stretch = 1.0 if self.augment is None else self.augment.max_stretch
+        durations = self.speech.durations
+        return [d / speed * stretch for speed in self.speeds for d in durations]
+
+    @property
+    def ids(self) -> list[str]:
+        """Id of every item."""
+        return [self.sample_id(index) for index in range(len(self))]
+
+    def sample_id(self, index: int) -> str:
+        """Id of an item."""
+        turn, row_index = divmod(index, len(self.speech))
+        name = self.speech.rows[row_index].id
+        return name if turn == 0 else sped_speaker(name, self.speeds[turn])
+
+    def resume_fingerprint(self) -> dict[str, Any]:
+        """JSON that changes when items would."""
+        digest = hashlib.sha256(repr((self.labels, self.speakers)).encode())
+        return {
+            **self.speech.resume_fingerprint(),
+            "speeds": list(self.speeds),
+            "classes_sha256": digest.hexdigest(),
+            "front_end": self.front_end.fingerprint(),
+            "chunks": self.chunks is not None,
+            "audio_augment": None if self.augment is None else self.augment.fingerprint(),
+            "spec_augment": None if self.spec_augment is None else self.spec_augment.fingerprint(),
+        }
+
+
+def _cut(audio: Audio, samples: int, place: float) -> Audio:
+    """A piece of so many samples at a place in [0, 1) of where it can begin."""
+    room = len(audio) - samples
+    if room <= 0:
+        return audio
+    start = int(place * (room + 1))
+    return audio[start : start + samples]
+
+
+def _segment(row: ManifestRow, rate: int, seconds: float, place: float) -> Audio:
+    """Decode a piece of a long recording alone."""
+    start = place * ((row.duration or 0.0) - seconds)
+    try:
+        return load_audio(
+            row.audio_filepath, sample_rate=rate, offset=row.offset + start, duration=seconds
+        )
+    except DataError as error:
+        raise DataError(f"{row.location}: {error}") from error

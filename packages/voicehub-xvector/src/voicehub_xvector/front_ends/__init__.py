@@ -1,0 +1,8 @@
+"""Audio to model input, one utterance at a time."""
+
+from __future__ import annotations
+
+from voicehub_xvector.front_ends.base import FrontEnd, Prepared, pad_rows
+from voicehub_xvector.front_ends.build import build_features
+
+__all__ = ["FrontEnd", "Prepared", "build_features", "pad_rows"]
