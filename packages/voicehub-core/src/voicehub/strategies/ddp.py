@@ -64,8 +64,13 @@ class DataParallelStrategy(DistributedStrategy):
 
     def changed_state(self) -> Any:
         """Numbers of the buffers that forward passes have changed since ``share_state``."""
-        pairs = zip(self._versions, self._look_at_buffers(), strict=True)
-        return [number for number, (before, now) in enumerate(pairs) if before != now]
+        pairs = zip(self._buffers, self._versions, self._look_at_buffers(), strict=True)
+        return [
+            number
+            for number, ((part, name), before, now) in enumerate(pairs)
+            # The kernels of batch norm write running statistics without counting it.
+            if before != now or (part.training and name.startswith("running_"))
+        ]
 
     def share_state(self, changed: Sequence[Any]) -> None:
         """Take over what changed on any rank from rank 0."""

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from voicehub.errors import ConfigurationError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from voicehub.trainer.arguments import TrainingArguments
 
 ResultT = TypeVar("ResultT")
+
+#: Bytes after which a message to the other ranks is full.
+_MESSAGE = 64 << 20
 
 
 class DistributedStrategy(SingleProcessStrategy):
@@ -76,16 +80,33 @@ class DistributedStrategy(SingleProcessStrategy):
 
     def broadcast_from_primary(self, tensors: Sequence[Tensor]) -> None:
         """Give all ranks the tensors of rank 0, in place."""
+        kinds: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
+        for tensor in tensors:
+            kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor.detach())
         with self.world.explained("tensors of rank 0"), torch.no_grad():
-            for tensor in tensors:
-                _broadcast(tensor.detach(), self.world)
+            for alike in kinds.values():
+                for some in _messages(alike):
+                    _broadcast(some, self.world)
 
 
-def _broadcast(tensor: Tensor, world: World) -> None:
-    import torch.distributed as dist
+def _messages(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Cut a list such that no part has many bytes more than ``_MESSAGE``."""
+    part: list[Tensor] = []
+    held = 0
+    for tensor in tensors:
+        part.append(tensor)
+        held += tensor.nbytes
+        if held >= _MESSAGE:
+            yield part
+            part, held = [], 0
+    if part:
+        yield part
 
-    dense = tensor if tensor.is_contiguous() else tensor.contiguous()
-    sent = dense.view(torch.uint8) if dense.dtype is torch.bool else dense
-    dist.broadcast(sent, src=0, group=world.group)
-    if dense is not tensor:
-        tensor.copy_(dense)
+
+def _broadcast(tensors: Sequence[Tensor], world: World) -> None:
+    """Send tensors of one dtype and device in one message."""
+    flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    dist.broadcast(flat.view(torch.uint8), src=0, group=world.group)
+    parts = flat.split([tensor.numel() for tensor in tensors])
+    for tensor, part in zip(tensors, parts, strict=True):
+        tensor.copy_(part.view_as(tensor))

@@ -125,6 +125,8 @@ class AccumulationWindow:
         self.fillers = fillers
         self.buffers = BufferGuard(adapter.module)
         self.halve_when_out_of_memory = halve_when_out_of_memory
+        listens = type(adapter).on_optimizer_step is not TrainingAdapter.on_optimizer_step
+        self._recipe_listens = listens or "on_optimizer_step" in vars(adapter)
         self._needs_items = False  # while a window runs in halves
         self._routes = {phase.name: route_names(phase) for phase in adapter.phases}
         self._owned = {n: self._parameters_of(routes) for n, routes in self._routes.items()}
@@ -157,8 +159,15 @@ class AccumulationWindow:
                 result.skipped = part.skipped
         if result.stepped:
             self.strategy.scheduler_step(self.schedulers, result.stepped)
-            self.adapter.on_optimizer_step(result.stepped, window.step)
+            self._tell_recipe(result.stepped, window.step)
         return result
+
+    def _tell_recipe(self, stepped: Routes, step: int) -> None:
+        """Recipes may read weights here (averages of their own): they find them whole."""
+        if not self._recipe_listens:
+            return
+        with self.strategy.whole_model(self.model):
+            self.adapter.on_optimizer_step(stepped, step)
 
     def _stages(self, window: Window) -> list[tuple[TrainingPhaseSpec, ...]]:
         """Groups of phases between which the weights move; a spec never mixes the two orders."""
