@@ -19,6 +19,7 @@ from voicehub.cli import (
     debug,
     doctor,
     eval_,
+    launch,
     new_plugin,
     plugins_,
     presets_,
@@ -126,6 +127,7 @@ def _root(
 
 # Presets and overrides come in any order after `train`; a `-x` among them is still an option.
 app.command("train")(train.train)
+app.command("launch")(launch.launch)
 app.command("eval")(eval_.evaluate)
 app.command("transcribe")(transcribe.transcribe)
 app.command("synthesize")(synthesize.synthesize)

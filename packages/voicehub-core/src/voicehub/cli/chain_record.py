@@ -25,6 +25,8 @@ _WITHOUT_EFFECT = frozenset(
             "output_dir",
             "overwrite_output_dir",
             "run_name",
+            "strategy",
+            "ddp_timeout",
             "dataloader_num_workers",
             "dataloader_pin_memory",
             "dataloader_prefetch_factor",

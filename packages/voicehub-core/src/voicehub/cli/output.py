@@ -12,6 +12,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -114,8 +115,11 @@ def report_failure(error: BaseException, *, json_mode: bool) -> int:
         where = f"The traceback is in {written}." if written else "It could not be written."
         message = f"{type(error).__name__}: {message}\n{where} VOICEHUB_DEBUG=1 prints it here."
     several = is_one_of_several()
+    is_own = not getattr(error, "is_of_another_rank", False)
+    if is_own:
+        _tell_launcher(f"{details['type']}: {details['message']}")
     # What another process failed with is told by that one, and by the primary process.
-    if not (several and getattr(error, "is_of_another_rank", False) and not is_primary()):
+    if is_own or not several or is_primary():
         print_error(f"rank {rank()}: {message}" if several else message)
     if json_mode and is_primary():
         print_json_error(details)
@@ -147,6 +151,17 @@ def _message_of(error: BaseException) -> str:
     if isinstance(error, KeyError) and len(error.args) == 1:
         return str(error.args[0])
     return str(error) or type(error).__name__
+
+
+def _tell_launcher(message: str) -> None:
+    """Write why this process fails where torchrun looks for it, in torchrun's own form."""
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not path:
+        return
+    now = str(int(datetime.now(timezone.utc).timestamp()))
+    extra = {"py_callstack": message, "timestamp": now}
+    with suppress(OSError):  # the launcher is gone: then nobody reads it
+        Path(path).write_text(json.dumps({"message": {"message": message, "extraInfo": extra}}))
 
 
 def _write_traceback(error: BaseException) -> Path | None:

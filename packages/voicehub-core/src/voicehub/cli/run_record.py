@@ -144,11 +144,16 @@ def code_digest(kind: type) -> dict[str, str]:
     }
 
 
+def is_credential(key: str) -> bool:
+    """Whether a setting of that name holds a token, password or the like."""
+    return _CREDENTIAL.search(key) is not None
+
+
 def hide_credentials(value: Any) -> Any:
     """``value`` with the values of keys that name credentials taken out."""
     if isinstance(value, Mapping):
         return {
-            str(key): _HIDDEN if _CREDENTIAL.search(str(key)) and item else hide_credentials(item)
+            str(key): _HIDDEN if is_credential(str(key)) and item else hide_credentials(item)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple)):
@@ -158,7 +163,7 @@ def hide_credentials(value: Any) -> Any:
 
 def _hide_override(override: str) -> str:
     key, separator, _ = override.partition("=")
-    return f"{key}={_HIDDEN}" if separator and _CREDENTIAL.search(key) else override
+    return f"{key}={_HIDDEN}" if separator and is_credential(key) else override
 
 
 def _git_state(directory: Path) -> dict[str, Any] | None:

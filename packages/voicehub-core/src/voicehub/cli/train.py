@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from voicehub.cli.options import JsonOption
-from voicehub.cli.output import finish
+from voicehub.cli.output import UsageError, finish
 
 if TYPE_CHECKING:
     from voicehub.cli.compose import Composition
@@ -29,14 +29,41 @@ def train(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the resolved configuration and stop.")
     ] = False,
+    print_launch: Annotated[
+        bool,
+        typer.Option(
+            "--print-launch",
+            help="Check that everything the configuration names is here, print the torchrun "
+            "command for --nproc and --nnodes, and stop.",
+        ),
+    ] = False,
+    nproc: Annotated[int, typer.Option(min=1, help="With --print-launch.")] = 1,
+    nnodes: Annotated[int, typer.Option(min=1, help="With --print-launch.")] = 1,
+    rdzv_endpoint: Annotated[
+        str | None, typer.Option(help="With --print-launch: HOST:PORT where nodes meet.")
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Train PRESET. `voicehub presets` lists what there is."""
     from voicehub.cli.compose import compose_preset
+    from voicehub.cli.launch import finish_with_command, settled
+    from voicehub.cli.launch_plan import LaunchPlan
     from voicehub.cli.run_record import config_as_yaml, hide_credentials
     from voicehub.cli.validate import validate_run
     from voicehub.models.assets import locate_assets, named_assets, require_assets
 
+    if print_launch:
+        words = ("train", preset, *(overrides or []))
+        plan = settled(
+            LaunchPlan(words, nproc, nnodes, rdzv_endpoint), check_here=True, remote_too=True
+        )
+        finish_with_command(plan, json_mode=json_)
+        return
+    if nproc > 1 or nnodes > 1 or rdzv_endpoint is not None:
+        raise UsageError(
+            "--nproc, --nnodes and --rdzv-endpoint belong to --print-launch. To run on several "
+            "processes: voicehub launch --nproc N -- train PRESET."
+        )
     composition = compose_preset(preset, overrides or [])
     if composition.stages:
         _train_chain(composition, dry_run=dry_run, json_mode=json_)
