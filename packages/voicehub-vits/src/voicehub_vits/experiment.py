@@ -221,7 +221,6 @@ def new_vits_config(
     made = VitsConfig(
         **sizes,
         vocab_size=len(front_end),
-        pad_token_id=front_end.pad_id,
         num_speakers=max(1, len(voices.speakers)),
         spectrogram_bins=acoustic.spectrogram_bins,
         sampling_rate=acoustic.sampling_rate,

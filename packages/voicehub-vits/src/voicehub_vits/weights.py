@@ -37,6 +37,8 @@ def load_generator(wrapper: VitsTTS, *, training: bool) -> Any:
             if not wrapper._is_artifact:
                 draw_weights(model, wrapper.seed)
         _add_tables(wrapper, model)
+    # The blank between tokens has the padding's id; it is said, and learns.
+    model.text_encoder.embed_tokens.padding_idx = None
     return model
 
 
