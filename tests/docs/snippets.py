@@ -12,8 +12,8 @@ _FENCE = re.compile(r"^(?P<indent>\s*)(?P<ticks>`{3,}|~{3,})\s*(?P<language>[\w+
 _MARKER = re.compile(r"<!--\s*snippet:\s*(?P<kind>[\w-]+)[:\s]*(?P<rest>.*?)\s*-->", re.DOTALL)
 
 MARKERS = frozenset({"with", "setup"})
-"""`with ARGUMENTS` adds to the `voicehub` command of the next block that takes them (`train`, or
-`data synthesize`); `setup: CODE` is Python that prepares what the page needs."""
+"""`with ARGUMENTS` adds to the `voicehub` command of the next block that takes them (`train`,
+`launch`, or `data synthesize`); `setup: CODE` is Python that prepares what the page needs."""
 
 
 class SnippetError(ValueError):

@@ -98,7 +98,7 @@ def check_command(snippet: Snippet, words: list[str], monkeypatch: pytest.Monkey
 
 
 def run_voicehub(snippet: Snippet, arguments: list[str]) -> None:
-    takes_extra = arguments[0] == "train" or arguments[:2] == ["data", "synthesize"]
+    takes_extra = arguments[0] in ("train", "launch") or arguments[:2] == ["data", "synthesize"]
     call = [*arguments, *(snippet.extra if takes_extra else ())]
     run_program(snippet, [str(Path(sys.executable).parent / "voicehub"), *call])
 

@@ -16,8 +16,8 @@ from voicehub.errors import ConfigurationError
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 _HOW_TO_START = (
-    "Start it with `voicehub launch`, or with torchrun: torchrun --nproc-per-node 2 -m "
-    "voicehub.cli.app train PRESET training.strategy=ddp."
+    "Start it with `voicehub launch --nproc 2 -- train PRESET`, or with torchrun: torchrun "
+    "--nproc-per-node 2 -m voicehub train PRESET training.strategy=ddp."
 )
 
 
