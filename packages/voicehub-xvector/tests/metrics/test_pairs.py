@@ -55,16 +55,16 @@ def test_the_order_of_the_rows_does_not_matter():
 def test_memory_grows_with_the_block_not_with_the_pairs():
     import tracemalloc
 
-    embeddings, _ = draw(0, count=3000, size=8)
-    speakers = [f"s{n // 5}" for n in range(3000)]
+    embeddings, _ = draw(0, count=1500, size=8)
+    speakers = [f"s{n // 5}" for n in range(1500)]
     tracemalloc.start()
-    verify_pairs(embeddings, speakers)  # 4.5 million pairs: 36 MB as float64
+    verify_pairs(embeddings, speakers)  # 1.1 million pairs: 9 MB as float64
     by_default = tracemalloc.get_traced_memory()[1]
     tracemalloc.reset_peak()
     all_pairs_points(embeddings, speakers, block=64)
     small = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert small < 10e6 < by_default
+    assert small < 5e6 < by_default
 
 
 @pytest.mark.parametrize(
