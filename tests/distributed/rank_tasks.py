@@ -10,6 +10,7 @@ import torch
 from recipes import Frames, arguments, build, collate, seeded, trainer_for
 from torch import Tensor, nn
 
+from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.trainer import Trainer
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -105,7 +106,46 @@ def train(directory: Path, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Train each run (keywords of ``make``) and return its ``result``."""
     found = []
     for number, run in enumerate(runs):
-        trainer = make(directory=directory / str(number), **run)
-        trainer.train(resume_from_checkpoint=None)
-        found.append(result(trainer))
+        watch = Positions()
+        trainer = make(directory=directory / str(number), options={"callbacks": [watch]}, **run)
+        trainer.train()
+        found.append({**result(trainer), "positions": watch.by_step})
     return found
+
+
+class Positions(TrainerCallback):
+    """Where in the data each update ended, and what a resume has loaded."""
+
+    def __init__(self) -> None:
+        self.by_step: dict[int, tuple[int, int]] = {}
+        self.loaded: dict[str, Any] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **context: Any) -> None:
+        trainer = context["trainer"]
+        whole = trainer.strategy.whole_tensor
+        self.loaded = {
+            "weights": weights(trainer),
+            "optimizer": _gathered(trainer.graph.optimizers.state_dict(), whole),
+            "position": (state.train_epoch, state.train_batch_cursor),
+        }
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
+        self.by_step[state.global_step] = (state.train_epoch, state.train_batch_cursor)
+
+
+def _gathered(state: Any, whole: Any) -> Any:
+    if isinstance(state, Tensor):
+        return whole(state).clone()
+    if isinstance(state, dict):
+        return {key: _gathered(value, whole) for key, value in state.items()}
+    if isinstance(state, (list, tuple)):
+        return type(state)(_gathered(value, whole) for value in state)
+    return state
+
+
+def resume(directory: Path, step: int, run: dict[str, Any]) -> dict[str, Any]:
+    """Go on from a checkpoint in its own directory; what was loaded and the ``result``."""
+    watch = Positions()
+    trainer = make(directory=directory, options={"callbacks": [watch]}, **run)
+    trainer.train(resume_from_checkpoint=str(directory / f"checkpoint-{step}"))
+    return {**result(trainer), "loaded": watch.loaded, "positions": watch.by_step}

@@ -37,5 +37,11 @@ def describe_graph(module: nn.Module) -> dict[str, int]:
     counts: Counter[str] = Counter()
     for part in module.modules():
         if next(part.children(), None) is None:
-            counts[f"{type(part).__name__}({_ADDRESS.sub('', part.extra_repr())})"] += 1
+            counts[f"{_kind(part)}({_ADDRESS.sub('', part.extra_repr())})"] += 1
     return dict(sorted(counts.items()))
+
+
+def _kind(part: nn.Module) -> str:
+    """Name of a module's class, also where its parameters are shared out to processes."""
+    names = [kind.__name__ for kind in type(part).__mro__]
+    return names[2] if names[1] == "FSDPModule" else names[0]

@@ -22,6 +22,13 @@ from voicehub.checkpoints.layout import (
     latest_checkpoint,
 )
 from voicehub.checkpoints.manifest import read_manifest, verify_files
+from voicehub.checkpoints.shards import (
+    MODEL_STEM,
+    OPTIMIZER_STEM,
+    index_name,
+    put_back,
+    read_shards,
+)
 from voicehub.checkpoints.strict_json import parse_json
 from voicehub.errors import CheckpointCorruptError, CheckpointError
 
@@ -58,6 +65,8 @@ class Checkpoint:
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the model tensors on the CPU, by name."""
+        if self.has_file(index_name(MODEL_STEM)):
+            return read_shards(self.path, MODEL_STEM)
         self._require(MODEL_FILE)
         try:
             return load_file(self.path / MODEL_FILE)
@@ -68,7 +77,16 @@ class Checkpoint:
 
     def optimizer(self) -> dict[str, Any]:
         """Return the state of all optimizers."""
-        return self._state(OPTIMIZER_FILE)
+        state = self._state(OPTIMIZER_FILE)
+        if not self.has_file(index_name(OPTIMIZER_STEM)):
+            return state
+        try:
+            found: dict[str, Any] = put_back(state, read_shards(self.path, OPTIMIZER_STEM))
+        except KeyError as error:
+            raise CheckpointCorruptError(
+                f"{self.path / OPTIMIZER_FILE} names a tensor that no shard holds: {error}."
+            ) from error
+        return found
 
     def scheduler(self) -> dict[str, Any]:
         """Return the state of all schedulers."""

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import torch
 
@@ -44,6 +44,19 @@ from voicehub.checkpoints.tensor_file import write_tensors
 from voicehub.errors import CheckpointError
 
 __all__ = ["CheckpointExistsError", "CheckpointPayload", "commit", "snapshot", "write_checkpoint"]
+
+
+class Shards(NamedTuple):
+    """What several processes have written of one checkpoint.
+
+    Attributes:
+        directory: where, as ``begin`` returned it.
+        files: digests by name.
+    """
+
+    directory: Path
+    files: Mapping[str, FileDigest]
+
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Room for headers and metadata beyond the tensors themselves, in bytes.
@@ -81,22 +94,33 @@ def commit(
     step: int,
     content: Snapshot,
     manifest_fields: Mapping[str, Any],
+    shards: Shards | None = None,
 ) -> Path:
-    """Write a snapshot to disk; see ``write_checkpoint``."""
+    """Write a snapshot to disk; see ``write_checkpoint``.
+
+    Args:
+        run_dir: the run directory.
+        step: global step.
+        content: the snapshot; without model tensors where ``shards`` hold them.
+        manifest_fields: see ``write_checkpoint``.
+        shards: what other processes have written of it, in a directory of ``begin``.
+    """
     run_id = manifest_fields.get("run_id")
     if not isinstance(run_id, str) or not run_id:
         raise CheckpointError("manifest_fields needs a non-empty 'run_id'.")
     root = Path(run_dir)
     target = root / checkpoint_name(step)
-    staging = root / staging_name(step)
     with _explained(root, target, content.nbytes):
-        root.mkdir(parents=True, exist_ok=True)
         _check_place(target, run_id)
+        if shards is None:
+            root.mkdir(parents=True, exist_ok=True)
         _check_space(root, content.nbytes)
+        staging = root / staging_name(step) if shards is None else shards.directory
         try:
-            staging.mkdir()
-            write_owner(staging, run_id)
-            files = _write_files(staging, content)
+            if shards is None:
+                staging.mkdir()
+                write_owner(staging, run_id)
+            files = _write_files(staging, content, {} if shards is None else shards.files)
             manifest = build_manifest(step, files, manifest_fields)
             write_synced(staging / MANIFEST_FILE, manifest)
             sync_directories(staging)
@@ -109,16 +133,38 @@ def commit(
     return target
 
 
-def _write_files(staging: Path, content: Snapshot) -> dict[str, FileDigest]:
+def begin(run_dir: str | os.PathLike[str], step: int, run_id: str) -> Path:
+    """Make the directory in which several processes write one checkpoint, by one of them."""
+    root = Path(run_dir)
+    target, staging = root / checkpoint_name(step), root / staging_name(step)
+    with _explained(root, target, 0):
+        root.mkdir(parents=True, exist_ok=True)
+        _check_place(target, run_id)
+        staging.mkdir()
+        write_owner(staging, run_id)
+    return staging
+
+
+@contextmanager
+def explained_write(directory: Path, nbytes: int) -> Iterator[None]:
+    """Name what was needed where a process cannot write its share of a checkpoint."""
+    with _explained(directory.parent, directory, nbytes):
+        yield
+
+
+def _write_files(
+    staging: Path, content: Snapshot, shards: Mapping[str, FileDigest]
+) -> dict[str, FileDigest]:
     """Write and sync every file of a snapshot and return the digests by relative name."""
-    files: dict[str, FileDigest] = {}
-    # Two large files at a time: hashing, at one core's speed, is what takes longest.
-    with Beside(lambda: write_tensors(staging / MODEL_FILE, content.tensors)) as model:
-        for name, state in content.states.items():
-            with HashingFile(staging / name) as file:
-                torch.save(state, cast(BinaryIO, file))
-            files[name] = file.digest()
-    files[MODEL_FILE] = model.result()
+    files: dict[str, FileDigest] = dict(shards)
+    _check_shards(staging, shards)
+    if shards:
+        files.update(_write_states(staging, content))
+    else:
+        # Two large files at a time: hashing, at one core's speed, is what takes longest.
+        with Beside(lambda: write_tensors(staging / MODEL_FILE, content.tensors)) as model:
+            files.update(_write_states(staging, content))
+        files[MODEL_FILE] = model.result()
     for name, document in content.documents.items():
         path = staging / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -135,6 +181,26 @@ def _write_files(staging: Path, content: Snapshot) -> dict[str, FileDigest]:
             sync_file(path)
             files[name] = hash_file(path)
     return files
+
+
+def _write_states(staging: Path, content: Snapshot) -> dict[str, FileDigest]:
+    files = {}
+    for name, state in content.states.items():
+        with HashingFile(staging / name) as file:
+            torch.save(state, cast(BinaryIO, file))
+        files[name] = file.digest()
+    return files
+
+
+def _check_shards(staging: Path, shards: Mapping[str, FileDigest]) -> None:
+    """See that what other processes have written is here, as on a shared file system it is."""
+    for name, digest in shards.items():
+        path = staging / name
+        if not path.is_file() or path.stat().st_size != digest.size:
+            raise CheckpointError(
+                f"{path}, written by another process, is not here with its {digest.size:,} bytes. "
+                "All processes of a run need the same output_dir on a shared file system."
+            )
 
 
 def _check_place(target: Path, run_id: str) -> None:

@@ -35,6 +35,8 @@ class TrainingStrategy(ABC):
     world_size: int = 1
     #: Whether forwards are joint acts: a process without a batch then runs one that counts nothing.
     needs_equal_work: bool = False
+    #: Whether each process holds a part of the weights alone.
+    holds_parts: bool = False
 
     @property
     def is_primary(self) -> bool:
@@ -219,8 +221,13 @@ class TrainingStrategy(ABC):
         return whole
 
     @contextlib.contextmanager
-    def whole_model(self, model: nn.Module) -> Iterator[None]:
-        """Whole weights in the modules for the time of the block: to be saved, not to be run."""
+    def whole_model(self, model: nn.Module, *, write_back: bool = False) -> Iterator[None]:
+        """Whole weights in the modules for the time of the block: to be read, not to be run.
+
+        Args:
+            model: the modules.
+            write_back: take over what the block has made of them.
+        """
         yield
 
     @contextlib.contextmanager

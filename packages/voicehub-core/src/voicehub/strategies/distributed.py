@@ -107,6 +107,6 @@ def _broadcast(tensors: Sequence[Tensor], world: World) -> None:
     """Send tensors of one dtype and device in one message."""
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     dist.broadcast(flat.view(torch.uint8), src=0, group=world.group)
-    parts = flat.split([tensor.numel() for tensor in tensors])
+    parts = torch.split(flat, [tensor.numel() for tensor in tensors])
     for tensor, part in zip(tensors, parts, strict=True):
         tensor.copy_(part.view_as(tensor))

@@ -15,7 +15,7 @@ and their gradients are summed as under ``ddp``.
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,7 @@ class FullyShardedStrategy(DataParallelStrategy):
 
     name = "fsdp"
     needs_equal_work = True
+    holds_parts = True
 
     def __init__(self, args: TrainingArguments) -> None:
         super().__init__(args)
@@ -203,8 +204,8 @@ class FullyShardedStrategy(DataParallelStrategy):
         )
 
     @contextlib.contextmanager
-    def whole_model(self, model: nn.Module) -> Iterator[None]:
-        """Hold plain, whole parameters in the modules: to be saved, not to be run."""
+    def whole_model(self, model: nn.Module, *, write_back: bool = False) -> Iterator[None]:
+        """Hold plain, whole parameters in the modules: to be read, not to be run."""
         fresh: dict[nn.Parameter, nn.Parameter] = {}
         places: list[tuple[nn.Module, str, nn.Parameter]] = []
         for part in model.modules():
@@ -214,13 +215,22 @@ class FullyShardedStrategy(DataParallelStrategy):
                         plain = self.whole_tensor(parameter)
                         fresh[parameter] = nn.Parameter(plain, parameter.requires_grad)
                     places.append((part, name, parameter))
+        hooks = {part: part._load_state_dict_post_hooks for part, _, _ in places}
         try:
             for part, name, parameter in places:
                 part._parameters[name] = fresh[parameter]
+                # FSDP's own look for what it has put there.
+                part._load_state_dict_post_hooks = OrderedDict(
+                    (key, hook) for key, hook in hooks[part].items() if not _is_of_fsdp(hook)
+                )
             yield
+            if write_back:
+                for parameter, plain in fresh.items():
+                    _part(parameter).copy_(_part(self.part_like(plain.detach(), parameter)))
         finally:
             for part, name, parameter in places:
                 part._parameters[name] = parameter
+                part._load_state_dict_post_hooks = hooks[part]
 
     @contextlib.contextmanager
     def open_model(self, model: nn.Module) -> Iterator[None]:
@@ -264,6 +274,10 @@ def _blocks(module: nn.Module, smallest: int, whole: set[nn.Parameter]) -> list[
                 found.append(block)
                 inside.update(block.modules())
     return found
+
+
+def _is_of_fsdp(hook: Any) -> bool:
+    return ".fsdp." in (getattr(hook, "__module__", None) or "")
 
 
 def _part(tensor: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def share_window(
         "phases": sorted({str(batch.phase) for batch in batches if batch.phase is not None}),
         "samples": sum(batch.size for batch in batches),
         "labels": labels,
-        "problem": _told(problem),
+        "problem": told(problem),
     }
     for name in ("audio_seconds", "padded_seconds"):
         own[name] = sum(float(batch.info.get(name, 0.0)) for batch in batches)
@@ -127,7 +127,7 @@ def share_phase(
         "items": own.items,
         "components": dict(own.components),
         "changed": strategy.changed_state(),
-        "problem": _told(problem),
+        "problem": told(problem),
     }
     rows = strategy.exchange(row, what=f"the sums of phase '{phase}'")
     raise_first(problem, rows)
@@ -188,19 +188,20 @@ def raise_first(problem: Exception | None, rows: Sequence[Mapping[str, Any]]) ->
 
     Where ranks ran out of memory and others failed otherwise, all fail.
     """
-    told = [(rank, row["problem"]) for rank, row in enumerate(rows) if row["problem"]]
-    if not told:
+    failed = [(rank, row["problem"]) for rank, row in enumerate(rows) if row["problem"]]
+    if not failed:
         return
-    others = [(rank, found) for rank, found in told if found[0] == _OTHER]
+    others = [(rank, found) for rank, found in failed if found[0] == _OTHER]
     if problem is not None and (not others or not isinstance(problem, StepOutOfMemoryError)):
         raise problem
-    rank, (kind, name, text) = others[0] if others else told[0]
+    rank, (kind, name, text) = others[0] if others else failed[0]
     if kind == _MEMORY:
         raise ElsewhereOutOfMemoryError(f"Rank {rank}: {text}")
     raise RankFailedError(RankFailure(rank, name, text))
 
 
-def _told(problem: Exception | None) -> list[str] | None:
+def told(problem: Exception | None) -> list[str] | None:
+    """Return a problem as JSON, for the field ``problem`` of what ranks exchange."""
     if problem is None:
         return None
     kind = _MEMORY if isinstance(problem, StepOutOfMemoryError) else _OTHER

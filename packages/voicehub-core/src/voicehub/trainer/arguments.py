@@ -166,6 +166,7 @@ class TrainingArguments:
     # Checkpoints.
     save_strategy: IntervalStrategy = "steps"
     save_steps: int = Field(default=500, ge=1)
+    resume_topology: Literal["same", "any"] = "same"  # any: other processes or strategy, too
     save_total_limit: int | None = Field(default=None, ge=1)
     save_best_limit: int = Field(default=1, ge=1)  # checkpoints of so many best evaluations stay
 

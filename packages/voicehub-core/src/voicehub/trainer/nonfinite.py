@@ -63,7 +63,8 @@ class NonFiniteDumps:
         self.strategy = strategy
         self._record = RandomRecord(device)
         existing = list(self.directory.glob("step-*")) if self.directory.is_dir() else []
-        self._left = MOST - len(existing)
+        # The same on all processes: to write one may be a joint act.
+        self._left = min(strategy.exchange(MOST - len(existing), what="dumps that may be written"))
 
     def random_states(self) -> RandomStates | None:
         """Return the random states now, for ``write``; None where no dump will be written."""

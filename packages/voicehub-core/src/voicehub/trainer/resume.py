@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.fingerprint import describe_object
 from voicehub.trainer.horizon import Horizon
 from voicehub.trainer.progress import LogWindow
+from voicehub.trainer.shared_checkpoint import laid_out_like
 from voicehub.trainer.state import TrainerState
+from voicehub.trainer.topology import without_topology
 
 logger = logging.getLogger(__name__)
 
@@ -133,28 +136,51 @@ def _class_name(value: Any) -> str:
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
-def check_same_run(checkpoint: Checkpoint, current: dict[str, Any]) -> None:
+def check_same_run(
+    checkpoint: Checkpoint, current: dict[str, Any], *, topology: str = "same"
+) -> None:
     """Refuse another model type, adapter, optimizer names, strategy or signature.
+
+    Args:
+        checkpoint: what is to be resumed.
+        current: what this run would write in its manifest.
+        topology: ``any`` accepts another strategy and number of processes.
 
     Raises:
         CheckpointMismatchError: names each entry that differs with both values.
     """
-    manifest = checkpoint.manifest
-    lines = [
-        f"{key}: checkpoint={manifest.get(key)!r}, current={current[key]!r}"
-        for key in ("model_type", "adapter", "optimizer_names", "strategy")
-        if manifest.get(key) != current[key]
-    ]
-    differences = compare_signatures(manifest["resume_signature"], current["resume_signature"])
-    lines += [f"resume_signature.{difference}" for difference in differences]
+    lines = _differences(checkpoint.manifest, current, topology)
     if not lines:
         return
     shown = "\n".join(f"  - {line}" for line in lines[:8])
     more = f"\n  ... and {len(lines) - 8} more" if len(lines) > 8 else ""
+    hint = ""
+    if topology == "same" and not _differences(checkpoint.manifest, current, "any"):
+        hint = (
+            "Only the number of processes or the strategy differs: resume_topology='any' goes on "
+            "with data position and optimizer state exact, and says what is not. "
+        )
     raise CheckpointMismatchError(
         f"'{checkpoint.path.name}' belongs to another plan than this run, so resuming would not "
-        f"be exact:\n{shown}{more}\nRestore these settings to resume. {_WARM_START}"
+        f"be exact:\n{shown}{more}\n{hint}Restore these settings to resume. {_WARM_START}"
     )
+
+
+def _differences(
+    manifest: Mapping[str, Any], current: Mapping[str, Any], topology: str
+) -> list[str]:
+    keys = ["model_type", "adapter", "optimizer_names"]
+    saved, now = manifest["resume_signature"], current["resume_signature"]
+    if topology == "any":
+        saved, now = without_topology(saved), without_topology(now)
+    else:
+        keys.append("strategy")
+    lines = [
+        f"{key}: checkpoint={manifest.get(key)!r}, current={current[key]!r}"
+        for key in keys
+        if manifest.get(key) != current[key]
+    ]
+    return lines + [f"resume_signature.{found}" for found in compare_signatures(saved, now)]
 
 
 def check_same_directory(checkpoint: Checkpoint, run_dir: Path) -> None:
@@ -211,9 +237,14 @@ def restore(
         raise CheckpointMismatchError(
             f"'{checkpoint.path.name}': gradient scaling differs between checkpoint and run."
         )
-    graph.adapter.load_state_dict(checkpoint.tensors())
+    with strategy.whole_model(graph.model, write_back=True):
+        graph.adapter.load_state_dict(checkpoint.tensors())
     graph.adapter.load_recipe_state_dict(runtime["recipe"])
-    graph.optimizers.load_state_dict(checkpoint.optimizer())
+    saved = checkpoint.optimizer()
+    if strategy.holds_parts:
+        optimizers = graph.optimizers.optimizers
+        saved = {n: laid_out_like(strategy.part_like, optimizers[n], s) for n, s in saved.items()}
+    graph.optimizers.load_state_dict(saved)
     schedulers.load_state_dict(checkpoint.scheduler())
     if scaler is not None:
         scaler.load_state_dict(checkpoint.scaler())

@@ -31,6 +31,7 @@ from voicehub.trainer.background import BackgroundWriter
 from voicehub.trainer.callbacks import CallbackHandler
 from voicehub.trainer.composition import Graph
 from voicehub.trainer.progress import LogWindow
+from voicehub.trainer.shared_checkpoint import write_shares
 from voicehub.trainer.state import TrainerState
 
 logger = logging.getLogger(__name__)
@@ -84,17 +85,29 @@ class CheckpointSaver:
         """
         self._collect()
         ranks = self.strategy.gather_objects(capture_random_state(), what="random states")
-        if not self.strategy.is_primary:
+        if not (self.strategy.is_primary or self.strategy.holds_parts):
             return
+        payload, shards = self._payload(state, ranks), None
+        if self.strategy.holds_parts:
+            payload, shards = write_shares(
+                self.strategy,
+                self.graph.adapter.module,
+                payload,
+                run_dir=self.run_dir,
+                step=state.global_step,
+                run_id=self.run_id,
+            )
+            if not self.strategy.is_primary:
+                return
         name = checkpoint_name(state.global_step)
-        content = snapshot(self._payload(state, ranks), buffers=self._buffers)
+        content = snapshot(payload, buffers=self._buffers)
         fields = {**self.identity, "run_id": self.run_id}
         protect = [name, *(kept for kept, _ in state.best_checkpoints)]
 
         step = state.global_step
 
         def write() -> Path:
-            written = commit(self.run_dir, step, content, fields)
+            written = commit(self.run_dir, step, content, fields, shards)
             rotate(self.run_dir, self.run_id, self.args.save_total_limit, protect)
             return written
 
@@ -131,7 +144,7 @@ class CheckpointSaver:
     ) -> CheckpointPayload:
         adapter = self.graph.adapter
         return CheckpointPayload(
-            tensors=adapter.state_dict(),
+            tensors={} if self.strategy.holds_parts else adapter.state_dict(),
             allow_non_finite=self._infinite,
             optimizer=self.graph.optimizers.state_dict(),
             scheduler=self.schedulers.state_dict(),

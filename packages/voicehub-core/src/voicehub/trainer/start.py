@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,10 +22,13 @@ from voicehub.trainer.loop import LoopActions, TrainingLoop
 from voicehub.trainer.nonfinite import DIRECTORY as DUMPS_DIRECTORY
 from voicehub.trainer.nonfinite import NonFiniteDumps
 from voicehub.trainer.progress import LogWindow
+from voicehub.trainer.topology import describe_change
 from voicehub.trainer.window import AccumulationWindow
 
 if TYPE_CHECKING:
     from voicehub.trainer.trainer import Trainer
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,9 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
             progress=parts.progress,
         )
         resume.forget_absent_best(trainer.state, trainer.run_dir)
+        change = describe_change(found["signature"], identity["resume_signature"])
+        if change is not None and trainer.strategy.is_primary:
+            logger.warning("%s", change)
     run_id = found["run_id"]
     trainer.state.max_steps = parts.horizon.max_steps
     trainer.state.num_train_epochs = args.num_train_epochs
@@ -114,17 +121,18 @@ def _prepare_directory(
     saving.prepare_run_directory(
         run_dir, resuming=bool(resume_from), overwrite=trainer.args.overwrite_output_dir
     )
-    run_id, path = uuid.uuid4().hex, None
+    run_id, path, signature = uuid.uuid4().hex, None, None
     if resume_from:
         checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, run_dir))
-        resume.check_same_run(checkpoint, identity)
+        resume.check_same_run(checkpoint, identity, topology=trainer.args.resume_topology)
         resume.check_same_directory(checkpoint, run_dir)
         run_id, path = checkpoint.run_id, str(checkpoint.path)
+        signature = checkpoint.manifest["resume_signature"]
     else:
         saving.put_previous_aside(run_dir / DUMPS_DIRECTORY)
     remove_litter(run_dir, run_id)
     saving.recover_directories(run_dir)
-    return {"run_id": run_id, "checkpoint": path}
+    return {"run_id": run_id, "checkpoint": path, "signature": signature}
 
 
 def _build_parts(trainer: Trainer) -> _Parts:

@@ -322,7 +322,10 @@ class Trainer:
             if self.processing_class is not None:
                 self.processing_class.save_pretrained(directory)
 
-        with weights_in_use(self.averaging, weights):
+        with (
+            weights_in_use(self.averaging, weights),
+            self.strategy.whole_model(self.graph.model),
+        ):
             self.strategy.on_primary(
                 lambda: str(saving.replace_directory(target, write)), what="the model to be saved"
             )
@@ -344,7 +347,8 @@ class Trainer:
         """Warm start: the weights of a complete checkpoint, raw or averaged, and nothing else."""
         opened = open_checkpoint(Path(checkpoint))
         tensors = averaged_tensors(opened) if weights == "ema" else opened.tensors()
-        self.graph.adapter.load_state_dict(tensors)
+        with self.strategy.whole_model(self.graph.model, write_back=True):
+            self.graph.adapter.load_state_dict(tensors)
         if self.averaging is not None:
             self.averaging.ema.reset()
         self._final_model = None
@@ -445,7 +449,8 @@ class Trainer:
             logger.warning("No evaluation was finite: the last weights are kept as the final ones.")
             return
         best = open_checkpoint(self.run_dir / name)
-        self.graph.adapter.load_state_dict(best.tensors())
+        with self.strategy.whole_model(self.graph.model, write_back=True):
+            self.graph.adapter.load_state_dict(best.tensors())
         if self.averaging is not None:
             self.callbacks.load_state_of(self.averaging, best.runtime()["callbacks"])
         logger.info("Loaded the best weights, of %s.", name)
