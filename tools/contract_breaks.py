@@ -407,7 +407,6 @@ MUTATIONS = (
     M("E2", "optim/schedules.py", "if warmup >= total > 0 and warmup > 0:", "if False:"),
     M("A1", "testing/checks/gradients.py", "    assert not lost,", "    assert True or lost,"),
     M("A1", "testing/checks/gradients.py", "    assert not still,", "    assert True or still,"),
-    M("A1", "testing/checks/gradients.py", "assert count == 1,", "assert True,"),
     M(
         "A1",
         "testing/checks/isolation.py",

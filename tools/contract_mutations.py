@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from contract_breaks import MUTATIONS, Mutation
+from contract_page import proofs
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = {"voicehub-core": "voicehub", "voicehub-hf": "voicehub_hf"}
@@ -35,13 +36,19 @@ def passes(statement: str, mutation: Mutation | None = None) -> bool:
             _write_broken(mutation, Path(directory))
         environment = {**os.environ, "PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        command += ["--rootdir", str(ROOT), "-k", f"{statement}_", "tests/contract"]
+        command += ["--rootdir", str(ROOT), "-k", f"{statement}_", *_files_of(statement)]
         done = subprocess.run(
             command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
     if done.returncode not in (0, 1):
         raise RuntimeError(f"pytest ended with {done.returncode}: {done.stdout[-500:]}")
     return done.returncode == 0
+
+
+def _files_of(statement: str) -> list[str]:
+    """Files of the contract tests that prove a statement."""
+    found = {proof.file for proof in proofs() if proof.statement == statement}
+    return sorted(file for file in found if file.startswith("tests/contract/"))
 
 
 def verdict(mutation: Mutation) -> str:

@@ -161,7 +161,7 @@ class Remembering(TrainingAdapter):
 
 
 class Gan(nn.Module):
-    """A generator of one number a frame, and its critic, with dropout and batch statistics."""
+    """A generator of one number a frame, and its critic, with dropout."""
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()

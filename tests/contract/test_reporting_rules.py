@@ -124,6 +124,7 @@ class TestC9:
                 assert uploads_of(trainer).wait(60)
 
         trainer.fire("on_checkpoint_saved", checkpoint=half, trainer=trainer)
+        assert uploads_of(trainer).wait(60) and not hub.commits
         trainer.add_callback(Wait())
         trainer.train()
         sent = [commit.message for commit in hub.commits]
