@@ -1,0 +1,1 @@
+"""Losses that several families need; each is an operator of torch with its own tests."""
