@@ -18,45 +18,22 @@ from voicehub.testing import ConformanceCase
 from voicehub_data.audio import load_audio
 from voicehub_data.manifest import ManifestRow
 from voicehub_vits.acoustic import AcousticConfig
-from voicehub_vits.config import VitsModelConfig
+from voicehub_vits.config import ArchitectureConfig, VitsModelConfig
 from voicehub_vits.data import AudioPreparation, Prepared, VitsCollator, VitsDataset, VitsItem
 from voicehub_vits.data.dataset import Labels
 from voicehub_vits.data.voices import Voices
 from voicehub_vits.features import Spectrogram
 from voicehub_vits.model import VitsTTS
+from voicehub_vits.testing import ACOUSTIC, SIZES
 from voicehub_vits.text import TextFrontEnd, build_tokenizer
 
-_RATE = 4000
+_RATE: int = ACOUSTIC["sampling_rate"]
 #: One tone a letter, in Hz.
 _TONES = {"a": 200.0, "b": 400.0, "c": 800.0, "d": 1400.0}
 _LETTER_SECONDS = 0.128
 
-ACOUSTIC: dict[str, Any] = {
-    "sampling_rate": _RATE,
-    "filter_length": 64,
-    "hop_length": 16,
-    "win_length": 64,
-    "num_mel_channels": 12,
-    "segment_size": 256,
-}
 ARCHITECTURE: dict[str, Any] = {
-    "hidden_size": 16,
-    "num_hidden_layers": 1,
-    "num_attention_heads": 2,
-    "ffn_dim": 16,
-    "flow_size": 8,
-    "upsample_initial_channel": 16,
-    "upsample_rates": [4, 4],
-    "upsample_kernel_sizes": [8, 8],
-    "resblock_kernel_sizes": [3],
-    "resblock_dilation_sizes": [[1, 3]],
-    "depth_separable_num_layers": 1,
-    "duration_predictor_num_flows": 2,
-    "duration_predictor_filter_channels": 16,
-    "prior_encoder_num_flows": 2,
-    "prior_encoder_num_wavenet_layers": 1,
-    "posterior_encoder_num_wavenet_layers": 1,
-    "wavenet_kernel_size": 3,
+    name: value for name, value in SIZES.items() if name in ArchitectureConfig.model_fields
 }
 
 

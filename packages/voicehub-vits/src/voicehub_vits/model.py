@@ -12,6 +12,7 @@ from torch import Tensor
 
 from voicehub.errors import ConfigurationError
 from voicehub.models.artifact import is_artifact, read_artifact
+from voicehub.models.initial import InitialWeights, copy_weights
 from voicehub.models.lifecycle import PreTrainedTTSModel
 from voicehub.models.results import Synthesis
 from voicehub_vits.acoustic import AcousticConfig
@@ -30,6 +31,7 @@ from voicehub_vits.network.inference import Spoken, speak
 from voicehub_vits.settings import settings_from_options
 from voicehub_vits.text.front_end import TextFrontEnd, load_front_end
 from voicehub_vits.weights import (
+    DISCRIMINATOR_FILE,
     build_discriminators,
     load_generator,
     read_artifact_state,
@@ -68,7 +70,7 @@ class VitsTTS(PreTrainedTTSModel):
         self.discriminator: Any = None
         self.duration_discriminator: Any = None
         self.seed = 0
-        self.voices = Voices()
+        self._voices: Voices | None = None
         self._vits_config: Any = None
         self._front_end: TextFrontEnd | None = None
         self._phonemes: str | None = None
@@ -134,8 +136,18 @@ class VitsTTS(PreTrainedTTSModel):
         """``VitsConfig`` of the checkpoint; read when first asked for."""
         if self._vits_config is None:
             self._vits_config = read_vits_config(self.name_or_path, **self._fetch)
-            self.voices = Voices.numbered(int(self._vits_config.num_speakers))
         return self._vits_config
+
+    @property
+    def voices(self) -> Voices:
+        """Rows of the embedding tables; a checkpoint's own have numbers for names."""
+        if self._voices is None:
+            self._voices = Voices.numbered(int(self.vits_config.num_speakers))
+        return self._voices
+
+    @voices.setter
+    def voices(self, voices: Voices) -> None:
+        self._voices = voices
 
     @property
     def front_end(self) -> TextFrontEnd:
@@ -216,6 +228,24 @@ class VitsTTS(PreTrainedTTSModel):
         for part in (self.discriminator, self.duration_discriminator):
             if part is not None:
                 part.to(self.device)
+
+    def _initialize_from(self, weights: InitialWeights) -> Sequence[str]:
+        """Take over generator and, where both have them, discriminators of an artifact."""
+        earlier = type(self)(weights.directory, model_type=self.model_type).load_for_training()
+        copy_weights(self.model, earlier.model, weights.directory)
+        notes = []
+        for name in ("discriminator", "duration_discriminator"):
+            own, theirs = getattr(self, name), getattr(earlier, name)
+            if own is not None and theirs is not None and earlier.has_adversaries:
+                copy_weights(own, theirs, weights.directory)
+            elif own is not None:
+                notes.append(f"The {name.replace('_', ' ')} starts from random weights.")
+        return notes
+
+    @property
+    def has_adversaries(self) -> bool:
+        """Whether the artifact that this comes from holds trained discriminators."""
+        return self._is_artifact and (Path(self.name_or_path) / DISCRIMINATOR_FILE).is_file()
 
     def _prepare_for_training(self) -> None:
         frozen = set(self.config.freeze)

@@ -66,8 +66,9 @@ def speak(
             log_durations = model.duration_predictor(text, mask, conditioning)
         durations = torch.ceil(log_durations.exp() * mask * (1.0 / rate))[0, 0]
         durations = _whole(durations, max_frames)
-        spread_means = means[0].repeat_interleave(durations, dim=1)[None]
-        spread_logs = logs[0].repeat_interleave(durations, dim=1)[None]
+        # Frames lie before channels in memory there, and noise is drawn in the order of memory.
+        spread_means = means[0].T.repeat_interleave(durations, dim=0).T[None]
+        spread_logs = logs[0].T.repeat_interleave(durations, dim=0).T[None]
         noise = torch.randn_like(spread_means)
         prior = spread_means + noise * spread_logs.exp() * spread
         frame_mask = torch.ones_like(prior[:, :1])
