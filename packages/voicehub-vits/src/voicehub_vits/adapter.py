@@ -18,6 +18,7 @@ from voicehub_vits.config import LossWeights
 from voicehub_vits.features import Spectrogram
 from voicehub_vits.model import VitsTTS
 from voicehub_vits.network.generator import Rendered, render
+from voicehub_vits.network.layout import train_channels_last
 from voicehub_vits.specs import (
     DISCRIMINATOR,
     DURATION_DISCRIMINATOR,
@@ -75,6 +76,7 @@ class VitsAdapter(TrainingAdapter):
             return
         super().setup()
         self.spectrogram = Spectrogram(self.model.acoustic)
+        train_channels_last(self.model.model.duration_predictor)
 
     # -- the objective -----------------------------------------------------------------------
 
