@@ -207,6 +207,9 @@ def load_speech_encoder(
             f"{source} lacks {len(strangers)} weights of {encoder.architecture}, or holds them in "
             f"another shape: {', '.join(strangers[:5])}{', ...' if len(strangers) > 5 else ''}."
         )
+    if encoder.model_type == "whisper":
+        # Fixed sinusoids; loading loses the mark that they do not train.
+        model.embed_positions.requires_grad_(False)
     return model.eval()
 
 

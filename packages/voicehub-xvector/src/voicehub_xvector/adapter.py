@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from voicehub.adapters.base import TrainingAdapter
+from voicehub.adapters.evaluation import EvaluationContext, EvaluationTask, KeptRows
 from voicehub.adapters.outputs import SpeechTrainingOutput
 from voicehub.specs.model import ModelTrainingSpec
 from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub_xvector.data.collate import OBJECTIVE_KEYS
 from voicehub_xvector.losses import margin_scale
-from voicehub_xvector.verification import EmbeddingRow, pair_metrics
+from voicehub_xvector.metrics.verification import Verification
+from voicehub_xvector.verification import EmbeddingRow, pair_metrics, verify_rows
 
 
 def create_adapter(model: Any, spec: ModelTrainingSpec) -> XVectorAdapter:
@@ -23,9 +25,17 @@ def create_adapter(model: Any, spec: ModelTrainingSpec) -> XVectorAdapter:
 
 
 class XVectorAdapter(TrainingAdapter):
-    """Trains all model types."""
+    """Trains all model types.
+
+    Attributes:
+        verified: error rates of the last evaluation of each split.
+    """
 
     native_export_semantics = "inference-export"
+
+    def __init__(self, model: Any, spec: ModelTrainingSpec) -> None:
+        super().__init__(model, spec)
+        self.verified: dict[str, Verification] = {}
 
     def training_step_loss(self, inputs: Any, phase: TrainingPhaseSpec) -> SpeechTrainingOutput:
         """Return the mean over utterances of the classification loss.
@@ -75,9 +85,36 @@ class XVectorAdapter(TrainingAdapter):
             for name, speaker, row in zip(info["ids"], speakers, embeddings, strict=True)
         ]
 
+    def metric_accumulator(self, split: str) -> KeptRows:
+        """Keep the rows of a split, and its error rates for ``DetCurves``."""
+
+        def metrics(rows: Sequence[Any]) -> dict[str, float]:
+            measured = self.evaluation_metrics(rows)
+            if measured:
+                self.verified[split] = verify_rows(rows)
+            return measured
+
+        self.verified.pop(split, None)
+        return KeptRows(metrics)
+
     def evaluation_metrics(self, rows: Sequence[Any]) -> dict[str, float]:
         """Return error rates over all pairs of the split."""
         speakers = {row.speaker for row in rows}
         if len(speakers) < 2 or len(speakers) == len(rows):
             return {}
         return pair_metrics(rows, set(self.model.classes))
+
+
+class DetCurves(EvaluationTask):
+    """Draws the detection error trade-off of every split that was just evaluated."""
+
+    name = "det-curves"
+
+    def run(self, context: EvaluationContext) -> Mapping[str, float]:
+        """Hand a picture for each split to the reporters."""
+        if context.wants_media and isinstance(context.adapter, XVectorAdapter):
+            from voicehub_xvector.metrics.det import det_image
+
+            verified = context.adapter.verified
+            context.log_media({f"det-{s}": det_image(v.points) for s, v in verified.items()})
+        return {}

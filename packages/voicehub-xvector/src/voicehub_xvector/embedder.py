@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from voicehub.errors import DataError, UnsupportedTrainingError
-from voicehub.models.lifecycle import PreTrainedSpeechModel
+from voicehub.models.lifecycle import PreTrainedSpeakerModel
 from voicehub_data.audio import resample
 from voicehub_xvector.class_map import (
     classes_digest,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from voicehub.models.initial import InitialWeights
+    from voicehub.models.results import EvaluationReport
 
     Audio = NDArray[np.float32]
 
@@ -36,7 +37,7 @@ RANDOM_WEIGHTS = "(random weights)"
 WEIGHTS_FILE = "model.safetensors"
 
 
-class XVectorModel(PreTrainedSpeechModel):
+class XVectorModel(PreTrainedSpeakerModel):
     """Base of the wrappers.
 
     Attributes:
@@ -85,6 +86,24 @@ class XVectorModel(PreTrainedSpeechModel):
                 for i, row in zip(taken, embedded, strict=True):
                     rows[i] = row
         return torch.stack([row for row in rows if row is not None])
+
+    def evaluate(
+        self,
+        manifest: str | Path,
+        *,
+        batch_size: int = 8,
+        max_samples: int | None = None,
+        **options: Any,
+    ) -> EvaluationReport:
+        """Verify all pairs of a manifest by cosine, or the ``trials`` of a list.
+
+        Rows that cannot be read are counted in ``dropped``.
+        """
+        from voicehub_xvector.evaluating import evaluate_manifest
+
+        return evaluate_manifest(
+            self, manifest, batch_size=batch_size, max_samples=max_samples, options=options
+        )
 
     def _embed(self, waves: Sequence[Audio]) -> Tensor:
         """Embeddings of recordings that fit into one forward."""

@@ -11,6 +11,7 @@ from voicehub.adapters.experiment import Experiment
 from voicehub_data.augment import audio_augmentation, feature_augmentation
 from voicehub_data.samplers import RandomChunkPlan
 from voicehub_data.splits import read_split
+from voicehub_xvector.adapter import DetCurves
 from voicehub_xvector.class_map import class_names, classes_digest
 from voicehub_xvector.config import EncoderRunConfig, LogMelRunConfig, XVectorRunConfig
 from voicehub_xvector.data import SpeakerSplit, XVectorCollator, XVectorDataset, speaker_split
@@ -55,7 +56,7 @@ def build_experiment(config: XVectorRunConfig) -> Experiment:
     )
     if isinstance(plan, RandomChunkPlan):
         dataset.cut_by(plan)
-    callbacks: list[Any] = [EmbeddingMonitor(len(classes))]
+    callbacks: list[Any] = [EmbeddingMonitor()]
     if isinstance(plan, HardPrototypesPlan):
         callbacks.append(NeighbourUpdate(plan))
     eval_sets = {
@@ -82,6 +83,7 @@ def build_experiment(config: XVectorRunConfig) -> Experiment:
             for name, dataset in eval_sets.items()
         },
         callbacks=callbacks,
+        evaluation_tasks=[DetCurves()] if evals else [],
         data_report=[split.report for split in splits],
         record=_record(splits, model, classes),
         next_command=_next_command(config),

@@ -15,8 +15,7 @@ from voicehub_xvector.data.speakers import SpeakerSplit
 #: An EER at which scores say no more than chance.
 CHANCE_EER = 0.45
 #: Part of the run in which chance is no news, and evaluations in a row that make it one.
-GRACE_FRACTION, PATIENCE = 0.3, 2
-#: With the margin fully on, a loss this far above that of guessing was never pulled down.
+GRACE_FRACTION, GRACE_UPDATES, PATIENCE = 0.3, 100, 2
 _HIGHEST_ENCODER_RATE = 1e-3
 _FEW_RECORDINGS = 2
 
@@ -64,14 +63,9 @@ def doubts(config: XVectorRunConfig, train: SpeakerSplit, classes: int) -> list[
 
 
 class EmbeddingMonitor(TrainerCallback):
-    """Raises ``embeddings-at-chance`` once, when verification stays no better than a coin.
+    """Raises ``embeddings-at-chance`` once, when verification stays no better than a coin."""
 
-    Args:
-        classes: that the loss tells apart.
-    """
-
-    def __init__(self, classes: int) -> None:
-        self.classes = classes
+    def __init__(self) -> None:
         self.in_a_row = 0
         self.raised = False
 
@@ -80,7 +74,8 @@ class EmbeddingMonitor(TrainerCallback):
     ) -> None:
         """Look at the equal error rate."""
         rate = context["metrics"].get("eval_eer")
-        if rate is None or state.global_step < GRACE_FRACTION * state.max_steps:
+        grace = max(GRACE_UPDATES, GRACE_FRACTION * state.max_steps)
+        if rate is None or state.global_step < grace:
             return
         self.in_a_row = self.in_a_row + 1 if rate > CHANCE_EER else 0
         if self.raised or self.in_a_row < PATIENCE:
@@ -91,7 +86,7 @@ class EmbeddingMonitor(TrainerCallback):
             f"the equal error rate is {rate:.1%} at step {state.global_step} of {state.max_steps}: "
             "recordings of one speaker look no more alike than those of two. Check that "
             "'speaker' names voices and not files, lower training.learning_rate or "
-            "model.loss.margin, or warm the margin up (model.loss.margin_warmup).",
+            "model.loss.margin, or warm the margin up (model.loss.margin_warmup)",
         )
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from voicehub_xvector.config import FbankFeaturesConfig
 from voicehub_xvector.front_ends.fbank import fbank_arguments
 from voicehub_xvector.heads.ecapa import ecapa_arguments
+from voicehub_xvector.speechbrain_parts import speechbrain_part
 
 if TYPE_CHECKING:
     from voicehub_xvector.embedder import XVectorModel
@@ -82,12 +83,10 @@ def export_speechbrain(model: XVectorModel, directory: Path) -> None:
 
 
 def _save_classifier(model: XVectorModel, directory: Path) -> None:
-    from speechbrain.dataio.encoder import CategoricalEncoder
-
     loss: Any = model.network.loss
     prototypes = loss.weight.detach().cpu()[:: model.config.loss.sub_centres].clone()
     torch.save({"weight": prototypes}, directory / "classifier.ckpt")
-    encoder = CategoricalEncoder()
+    encoder = speechbrain_part("dataio.encoder").CategoricalEncoder()
     for name in model.classes:
         encoder.add_label(name)
     encoder.expect_len(len(model.classes))

@@ -28,28 +28,40 @@ def evaluate(
         Path | None, typer.Option(help="Write reference and hypothesis of each row here (JSONL).")
     ] = None,
     show: Annotated[int, typer.Option(min=0, help="Print the N rows with most errors.")] = 5,
+    trials: Annotated[
+        Path | None,
+        typer.Option(help="Speakers: score these trials (VoxCeleb format) and not all pairs."),
+    ] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Write pictures, such as a DET curve, to this folder.")
+    ] = None,
     model_type: Annotated[
         str | None, typer.Option(help="Needed where the directory does not say it itself.")
     ] = None,
     device: DeviceOption = "auto",
     json_: JsonOption = False,
 ) -> None:
-    """Measure a recogniser on a manifest: error rates, dropped rows, the worst rows."""
-    from voicehub.cli.recognisers import load_recogniser
+    """Measure a model on a manifest: a recogniser's error rates and worst rows, or a speaker
+    embedder's equal error rate and detection costs."""
+    from voicehub.cli.recognisers import load_measurable
 
     if predictions is not None:
         _check_writable(predictions)
-    model = load_recogniser(model_dir, model_type=model_type, device=device)
+    model = load_measurable(model_dir, model_type=model_type, device=device)
     # Greedy is every recogniser's default; only a wider beam is passed on.
     options: dict[str, Any] = {"beam_size": beam_size} if beam_size > 1 else {}
+    if trials is not None:
+        options["trials"] = trials
     report = model.evaluate(data, batch_size=batch_size, max_samples=max_samples, **options)
     if predictions is not None:
         _write_rows(predictions, report)
         say(f"wrote {len(report.rows)} rows to {predictions}", json_mode=json_)
+    if pictures is not None:
+        _write_pictures(pictures, report, json_mode=json_)
     result = {
         "model": model_dir,
         "data": data,
-        "samples": len(report.rows),
+        "samples": report.measured,
         "metrics": report.metrics,
         "dropped": report.dropped,
     }
@@ -73,6 +85,14 @@ def _write_rows(path: Path, report: EvaluationReport) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
+def _write_pictures(folder: Path, report: EvaluationReport, *, json_mode: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in report.pictures.items():
+        path = folder / f"{name}.png"
+        path.write_bytes(content)
+        say(f"wrote {path}", json_mode=json_mode)
+
+
 def _text(report: EvaluationReport, show: int) -> str:
     from voicehub.reporting import figures
 
@@ -81,7 +101,7 @@ def _text(report: EvaluationReport, show: int) -> str:
     ]
     lines = [table(("metric", "value"), rows)]
     dropped = ", ".join(f"{count} {reason}" for reason, count in report.dropped.items())
-    lines.append(f"\n{len(report.rows):,} rows measured; dropped: {dropped or 'none'}")
+    lines.append(f"\n{report.measured:,} rows measured; dropped: {dropped or 'none'}")
     worst = sorted((row for row in report.rows if row.errors), key=lambda row: -row.errors)[:show]
     if worst:
         cells = [(row.errors, row.id, row.reference, row.hypothesis) for row in worst]

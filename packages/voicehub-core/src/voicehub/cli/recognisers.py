@@ -1,12 +1,14 @@
-"""Load the model that ``eval`` and ``transcribe`` were given."""
+"""Load the models that ``eval`` and ``transcribe`` were given."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from voicehub.cli.logs import show_logs
 from voicehub.cli.options import resolve_device
 from voicehub.errors import UnsupportedTrainingError
 from voicehub.models.artifact import artifact_directory
-from voicehub.models.lifecycle import PreTrainedRecognitionModel
+from voicehub.models.lifecycle import PreTrainedRecognitionModel, PreTrainedSpeakerModel
 
 
 def load_recogniser(
@@ -21,11 +23,41 @@ def load_recogniser(
     from voicehub.models.auto import AutoModelForSpeechRecognition
 
     show_logs()
-    inside = artifact_directory(name_or_path)
-    source = inside if inside.is_dir() else name_or_path  # a Hub id stays as it was typed
     model = AutoModelForSpeechRecognition.from_pretrained(
-        str(source), model_type=model_type, device=resolve_device(device), lazy_load=False
+        _source(name_or_path), model_type=model_type, device=resolve_device(device), lazy_load=False
     )
     if not isinstance(model, PreTrainedRecognitionModel):
-        raise UnsupportedTrainingError(f"'{model.model_type}' ({source}) does not transcribe.")
+        raise UnsupportedTrainingError(
+            f"'{model.model_type}' ({name_or_path}) does not transcribe."
+        )
     return model
+
+
+def load_measurable(
+    name_or_path: str, *, model_type: str | None, device: str
+) -> PreTrainedRecognitionModel | PreTrainedSpeakerModel:
+    """A recogniser or a speaker embedder, as ``load_recogniser`` loads the first.
+
+    Raises:
+        ConfigurationError: the directory does not exist, or is no model of such a type.
+    """
+    from voicehub.models.auto import AutoModelForSpeakerEmbedding, infer_model_type
+    from voicehub.specs.registry import get_training_spec
+    from voicehub.specs.task import SpeechTask
+
+    source = _source(name_or_path)
+    found = model_type or (infer_model_type(source) if Path(source).is_dir() else None)
+    if found is None or get_training_spec(found).task is not SpeechTask.SPEAKER_EMBEDDING:
+        return load_recogniser(name_or_path, model_type=model_type, device=device)
+    show_logs()
+    model = AutoModelForSpeakerEmbedding.from_pretrained(
+        source, model_type=found, device=resolve_device(device), lazy_load=False
+    )
+    if not isinstance(model, PreTrainedSpeakerModel):
+        raise UnsupportedTrainingError(f"'{found}' ({name_or_path}) does not embed speakers.")
+    return model
+
+
+def _source(name_or_path: str) -> str:
+    inside = artifact_directory(name_or_path)
+    return str(inside) if inside.is_dir() else name_or_path  # a Hub id stays as it was typed

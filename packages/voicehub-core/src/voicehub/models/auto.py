@@ -119,7 +119,14 @@ class AutoModelForTextToSpeech(_AutoModel):
     task = SpeechTask.TEXT_TO_SPEECH
 
 
+class AutoModelForSpeakerEmbedding(_AutoModel):
+    """Loads speaker embedders."""
+
+    task = SpeechTask.SPEAKER_EMBEDDING
+
+
 _AUTO_CLASSES = {
+    SpeechTask.SPEAKER_EMBEDDING: "AutoModelForSpeakerEmbedding",
     SpeechTask.AUTOMATIC_SPEECH_RECOGNITION: "AutoModelForSpeechRecognition",
     SpeechTask.TEXT_TO_SPEECH: "AutoModelForTextToSpeech",
 }

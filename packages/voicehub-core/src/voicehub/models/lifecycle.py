@@ -301,6 +301,41 @@ class PreTrainedTTSModel(PreTrainedSpeechModel):
         raise UnsupportedTrainingError(f"{self.model_type!r} does not synthesise speech.")
 
 
+class PreTrainedSpeakerModel(PreTrainedSpeechModel):
+    """Base of speaker embedders."""
+
+    @abstractmethod
+    def embed(self, waveforms: Any, sampling_rate: int, *, batch_size: int = 8) -> Any:
+        """Return the embeddings of recordings.
+
+        Args:
+            waveforms: Mono float32, (samples,) each, or together (B, samples).
+            sampling_rate: Hz.
+            batch_size: Recordings that share a forward.
+
+        Returns:
+            Tensor (B, D), float32, on the CPU.
+        """
+
+    @abstractmethod
+    def evaluate(
+        self,
+        manifest: str | Path,
+        *,
+        batch_size: int = 8,
+        max_samples: int | None = None,
+        **options: Any,
+    ) -> EvaluationReport:
+        """Verify the pairs of a manifest, or the trials of a list.
+
+        Args:
+            manifest: What the family's data layer reads.
+            batch_size: Recordings embedded together.
+            max_samples: Only the first so many.
+            options: What the family takes beyond these, for example ``trials``.
+        """
+
+
 class PreTrainedRecognitionModel(PreTrainedSpeechModel):
     """Base of recognisers."""
 

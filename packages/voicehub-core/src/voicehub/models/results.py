@@ -75,15 +75,28 @@ class EvaluationReport:
         metrics: Values by name, for example ``wer`` and ``cer`` as fractions.
         rows: One for each evaluated utterance.
         dropped: Utterances left out, counted by reason; rows + dropped is the whole set.
+        measured: Utterances that were measured; the number of rows, where each has one.
+        pictures: PNG files by name, for example a DET curve.
     """
 
     metrics: dict[str, float]
     rows: list[PredictionRow] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
+    measured: int = -1
+    pictures: dict[str, bytes] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.measured < 0:
+            object.__setattr__(self, "measured", len(self.rows))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return JSON values."""
-        return asdict(self)
+        """Return JSON values; pictures, which are none, are left out."""
+        return {
+            "metrics": self.metrics,
+            "rows": [row.to_dict() for row in self.rows],
+            "dropped": self.dropped,
+            "measured": self.measured,
+        }
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ import torch
 
 from voicehub_xvector.config import FbankFeaturesConfig
 from voicehub_xvector.front_ends.base import FrontEnd, Prepared, as_tensor
+from voicehub_xvector.speechbrain_parts import speechbrain_part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,14 +28,13 @@ class FbankFrontEnd(FrontEnd):
     input_name = "features"
 
     def __init__(self, config: FbankFeaturesConfig) -> None:
-        from speechbrain.lobes.features import Fbank
-
         self.config = config
         self.sample_rate = config.sample_rate
         # ECAPA's convolutions mirror a few frames at both ends.
         self.minimum_samples = round(config.sample_rate * _HOP / 1000) * 8
         self.feature_size = config.n_mels
-        self.fbank = Fbank(**fbank_arguments(config)).eval()
+        fbank_class = speechbrain_part("lobes.features").Fbank
+        self.fbank = fbank_class(**fbank_arguments(config)).eval()
 
     def _prepare(self, audio: NDArray[np.float32]) -> Prepared:
         with torch.no_grad():

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from voicehub_xvector.head_config import EcapaConfig
 from voicehub_xvector.heads.base import Head
+from voicehub_xvector.speechbrain_parts import speechbrain_part
 
 
 def ecapa_arguments(config: EcapaConfig, input_size: int) -> dict[str, Any]:
@@ -41,11 +42,10 @@ class EcapaHead(Head):
     embedding_path = "ecapa.fc"
 
     def __init__(self, config: EcapaConfig, input_size: int) -> None:
-        from speechbrain.lobes.models.ECAPA_TDNN import ECAPA_TDNN
-
         super().__init__()
         self.embedding_size = config.embedding_size
-        self.ecapa = ECAPA_TDNN(**ecapa_arguments(config, input_size))
+        ecapa_class = speechbrain_part("lobes.models.ECAPA_TDNN").ECAPA_TDNN
+        self.ecapa = ecapa_class(**ecapa_arguments(config, input_size))
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         relative = lengths.to(features.dtype) / features.shape[1]
