@@ -1,0 +1,39 @@
+"""Losses with kernels of their own, beside the best public implementations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from barkit import ROOT, Outcome, bar
+
+
+def measured(name: str) -> list[dict[str, Any]]:
+    """The cases of one loss, from a run of ``benchmarks/losses.py``."""
+    result = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / "losses.py"), name, "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise RuntimeError(result.stderr.strip()[-2000:])
+    cases: list[dict[str, Any]] = json.loads(result.stdout.splitlines()[-1])["cases"]
+    return cases
+
+
+@bar(
+    "alignment-loss",
+    "alignment search >= 4x the published package to an index, >= 2x to a dense path; every "
+    "frame as in float64",
+)
+def alignment(scratch: Path) -> Outcome:
+    (case,) = measured("alignment")
+    faster, facts = case["faster"], case["facts"]
+    index, dense = faster["ours, index"], faster["ours, dense"]
+    unlike = facts["frames unlike float64"] + facts["frames unlike float64 at scores near -1e8"]
+    figure = f"index {index:.1f}x, dense {dense:.1f}x, {unlike:.0f} frames unlike float64"
+    return Outcome(figure, index >= 4 and dense >= 2 and unlike == 0, case)
