@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from voicehub_vits.conformance import tones
-from voicehub_vits.testing import ACOUSTIC, make_tiny_checkpoint
+from voicehub_vits.testing import make_tiny_checkpoint, write_manifest, write_wave
 
-RATE = ACOUSTIC["sampling_rate"]
 TEXTS = ("abcd", "dabc", "ccab", "badbad", "dcbaab", "abdca")
 CONDITIONED: dict[str, Any] = {"num_speakers": 3, "speaker_embedding_size": 4}
-
-
-def write_wave(path: Path, audio: np.ndarray[Any, Any], rate: int = RATE) -> Path:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(rate)
-        file.writeframes((audio * 32767.0).astype("<i2").tobytes())
-    return path
-
-
-def write_manifest(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import wave
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,7 +23,7 @@ from voicehub_vits.data.dataset import Labels
 from voicehub_vits.data.voices import Voices
 from voicehub_vits.features import Spectrogram
 from voicehub_vits.model import VitsTTS
-from voicehub_vits.testing import ACOUSTIC, SIZES
+from voicehub_vits.testing import ACOUSTIC, SIZES, write_wave
 from voicehub_vits.text import TextFrontEnd, build_tokenizer
 
 _RATE: int = ACOUSTIC["sampling_rate"]
@@ -138,7 +137,7 @@ class VitsCase(ConformanceCase):
         for number in range(size):
             item = self.item(3 + number % 4, seed * 1000 + number)
             path = Path(self._folder.name) / f"{seed}-{number}.wav"
-            _write(path, tones(item.text, number))
+            write_wave(path, tones(item.text, number))
             rows.append(ManifestRow(path.stem, path, item.text, row=number + 1))
             labels.append(Labels(item.input_ids))
         return VitsDataset(rows, labels, AudioPreparation(self.acoustic, loudness=-23.0))
@@ -146,11 +145,3 @@ class VitsCase(ConformanceCase):
     def read_audio(self, path: Path) -> np.ndarray[Any, Any]:
         """Return the samples of a file as the data set reads them."""
         return load_audio(path, sample_rate=_RATE)
-
-
-def _write(path: Path, audio: np.ndarray[Any, Any]) -> None:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(_RATE)
-        file.writeframes((audio * 32767.0).astype("<i2").tobytes())

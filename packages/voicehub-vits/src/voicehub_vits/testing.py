@@ -1,11 +1,14 @@
-"""Tiny random checkpoints of ``VitsModel``, for tests without a network."""
+"""Tiny random checkpoints of ``VitsModel`` and files of speech, for tests without a network."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import wave
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from voicehub_hf.processors import progress_bars
@@ -69,3 +72,19 @@ def make_tiny_checkpoint(
         model.save_pretrained(target)
         front_end.save(target)
     return target
+
+
+def write_wave(path: Path, audio: np.ndarray[Any, Any]) -> Path:
+    """Write samples in [-1, 1] as a WAV file at the rate of :data:`SIZES`."""
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(SIZES["sampling_rate"])
+        file.writeframes((audio * 32767.0).astype("<i2").tobytes())
+    return path
+
+
+def write_manifest(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Write rows as JSON lines."""
+    path.write_text("".join(json.dumps(dict(row)) + "\n" for row in rows), encoding="utf-8")
+    return path
