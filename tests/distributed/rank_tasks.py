@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import threading
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from recipes import Frames, arguments, build, collate, seeded, trainer_for
+from recipes import (
+    Frames,
+    Gan,
+    GanAdapter,
+    Regressor,
+    arguments,
+    build,
+    collate,
+    gan_spec,
+    seeded,
+    trainer_for,
+)
 from torch import Tensor, nn
 
+from voicehub.strategies.world import joined
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.trainer import Trainer
 
@@ -85,6 +99,14 @@ def weights(trainer: Trainer) -> dict[str, Tensor]:
     return {**found, **{name: b.clone() for name, b in module.named_buffers()}}
 
 
+def distance(first: Any, second: Any, start: Any) -> float:
+    """||dw - dw'|| / ||dw||."""
+    one = torch.cat([(first[n] - start[n]).double().flatten() for n in start])
+    two = torch.cat([(second[n] - start[n]).double().flatten() for n in start])
+    assert float(one.norm()) > 0, "nothing was trained"
+    return float((one - two).norm() / one.norm())
+
+
 def result(trainer: Trainer) -> dict[str, Any]:
     """What runs are compared by."""
     rows = trainer.state.log_history
@@ -149,3 +171,86 @@ def resume(directory: Path, step: int, run: dict[str, Any]) -> dict[str, Any]:
     trainer = make(directory=directory, options={"callbacks": [watch]}, **run)
     trainer.train(resume_from_checkpoint=str(directory / f"checkpoint-{step}"))
     return {**result(trainer), "loaded": watch.loaded, "positions": watch.by_step}
+
+
+class Trouble(Regressor):
+    """A regression that goes wrong on one rank, at one of its forwards."""
+
+    def __init__(self, kind: str, rank: int, forward: int, largest: int = 10**9) -> None:
+        super().__init__()
+        self.kind, self.rank, self.at, self.largest = kind, rank, forward, largest
+        self.forwards = 0
+
+    def forward(self, features: Tensor, mask: Tensor, targets: Tensor) -> dict[str, Any]:
+        output = super().forward(features, mask, targets)
+        self.forwards += 1
+        here = self.rank == int(os.environ.get("RANK", "0")) and self.forwards == self.at
+        if here and self.kind == "nan":
+            output["loss"] = output["loss"] * float("nan")
+        if here and self.kind == "error":
+            raise LookupError("the tape is torn")
+        if here and self.kind == "stall":
+            threading.Event().wait()
+        if here and self.kind == "exit":
+            os._exit(7)
+        if self.kind == "memory" and len(features) > self.largest and self.rank_is_here():
+            raise torch.OutOfMemoryError("no room for that many")
+        return output
+
+    def rank_is_here(self) -> bool:
+        return self.rank == int(os.environ.get("RANK", "0"))
+
+
+def in_trouble(
+    directory: Path, trouble: dict[str, Any], run: dict[str, Any], limits: Any = None
+) -> Any:
+    """Train into trouble: the ``result``, or type and text of what was raised."""
+    model = seeded(Trouble, **trouble)
+    size, settings = run.get("size", 22), {k: v for k, v in run.items() if k != "size"}
+    trainer = Trainer(
+        model=model,
+        args=arguments(directory, **settings),
+        data_collator=collate,
+        train_dataset=Frames(size),
+    )
+    world = joined()
+    if limits is not None and world is not None:
+        world.watch.limits = limits
+    try:
+        trainer.train()
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return result(trainer)
+
+
+def nothing() -> None:
+    """Takes part in nothing: a world is left after it."""
+
+
+class Rows(GanAdapter):
+    """Evaluation rows in the order of the data."""
+
+    def evaluation_rows(self, output: Any, inputs: Any, info: Mapping[str, Any]) -> list[Any]:
+        return [float(target[0]) for target in inputs["targets"]]
+
+    def evaluation_metrics(self, rows: Sequence[Any]) -> dict[str, float]:
+        order = sum(position * row for position, row in enumerate(rows))
+        return {"rows": float(len(rows)), "order": order}
+
+
+def evaluate(directory: Path, size: int, run: dict[str, Any]) -> tuple[dict[str, float], Any]:
+    """Metrics of a split, and the predictions' shape and sum, as this rank has them."""
+    gan = seeded(Gan)
+    trainer = Trainer(
+        model=gan,
+        training_adapter=Rows(gan, gan_spec()),
+        args=arguments(directory, per_device_eval_batch_size=2, **run),
+        data_collator=collate,
+        train_dataset=Frames(4),
+    )
+    metrics = trainer.evaluate(Frames(size, seed=4))
+    for name in ("eval_runtime", "eval_samples_per_second"):
+        del metrics[name]
+    plain = make("plain", directory / "plain", label_names=["targets"], **run)
+    predicted = plain.predict(Frames(size, seed=4))
+    return metrics, (predicted.predictions.shape, float(predicted.predictions.sum()))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from rank_tasks import make, result, train, weights
+from rank_tasks import distance, make, result, train, weights
 
 from voicehub.testing.ranks import run_on_ranks
 
@@ -36,14 +36,6 @@ COMMON: dict[str, Any] = {
     "max_steps": -1,
     "max_grad_norm": 0.3,
 }
-
-
-def distance(first: Any, second: Any, start: Any) -> float:
-    """||dw - dw'|| / ||dw||."""
-    one = torch.cat([(first[n] - start[n]).double().flatten() for n in start])
-    two = torch.cat([(second[n] - start[n]).double().flatten() for n in start])
-    assert float(one.norm()) > 0, "nothing was trained"
-    return float((one - two).norm() / one.norm())
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])

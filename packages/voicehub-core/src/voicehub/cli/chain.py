@@ -25,7 +25,7 @@ from voicehub.cli.chain_record import (
 )
 from voicehub.cli.compose import Composition
 from voicehub.cli.output import UsageError, say
-from voicehub.cli.processes import is_primary, wait_for_all
+from voicehub.cli.processes import is_primary, wait_for_all, was_restarted
 from voicehub.cli.run_record import (
     CONFIG_FILE,
     config_as_yaml,
@@ -107,6 +107,8 @@ def plan_chain(composition: Composition, *, json_mode: bool) -> Chain:
             f"resume={resume}: a chain of stages finds its place by itself. Give resume=auto, or "
             f"run that stage alone from its own {CONFIG_FILE}."
         )
+    if not resume and was_restarted():
+        resume = "auto"  # the launcher has started this very run again after a failure
     overwrite = first.training.overwrite_output_dir and not resume
     stages: list[RunRequest] = []
     for position, (spec, config) in enumerate(validated, start=1):

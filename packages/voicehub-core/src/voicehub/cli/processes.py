@@ -29,6 +29,11 @@ def is_primary() -> bool:
     return rank() == 0
 
 
+def was_restarted() -> bool:
+    """Whether torchrun has started this run again after one of its processes failed."""
+    return _number("TORCHELASTIC_RESTART_COUNT") > 0
+
+
 def wait_for_all() -> None:
     """Wait for the other processes, where torch.distributed connects them."""
     world = sys.modules.get("voicehub.strategies.world")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from voicehub.checkpoints.layout import latest_checkpoint
 from voicehub.cli.compose import Composition
 from voicehub.cli.output import UsageError
+from voicehub.cli.processes import was_restarted
 from voicehub.cli.run_record import config_as_yaml, recorded_start
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ def resume_from(request: RunRequest) -> bool | str | None:
     """
     resume, run_directory = request.config.resume, request.run_directory
     latest = latest_checkpoint(run_directory) if run_directory.is_dir() else None
+    if not resume and was_restarted():
+        resume = "auto"  # the launcher has started this very run again after a failure
     if resume == "auto" and latest is not None:
         _check_same_start(request, latest)
     if resume == "auto":

@@ -131,10 +131,7 @@ class BatchLoader:
         # Draws are counted over the global plan, so that keys do not depend on the world size.
         first_draws = list(accumulate(map(len, batches), initial=0))
         seed = self.plan.seed
-        return [
-            BatchRequest(seed, epoch, first_draws[number], batches[number])
-            for number in mine
-        ]
+        return [BatchRequest(seed, epoch, first_draws[number], batches[number]) for number in mine]
 
     def _load_here(self, requests: list[BatchRequest]) -> Iterator[Any]:
         make = BatchMaker(self.dataset, self.collate_fn).make

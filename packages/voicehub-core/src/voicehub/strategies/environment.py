@@ -76,6 +76,12 @@ def read_environment(environ: Mapping[str, str] | None = None) -> RankEnvironmen
     )
 
 
+def restarts() -> int:
+    """How often torchrun has started this run anew after a failure."""
+    text = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return int(text) if text.isdigit() else 0
+
+
 def require_environment(strategy: str) -> RankEnvironment:
     """Return the place of this process.
 

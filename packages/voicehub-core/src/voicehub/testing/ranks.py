@@ -6,6 +6,7 @@ import atexit
 import multiprocessing
 import os
 import socket
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
@@ -30,24 +31,40 @@ class RankPool:
         self.world_size = world_size
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
+        self._port = 0
 
-    def run(self, task: Callable[..., Any], *arguments: Any, limit: float = _LIMIT) -> list[Any]:
+    def outcomes(self, task: Callable[..., Any], *arguments: Any) -> list[Any]:
+        """Call a task that may end its process; returns, by rank, its result or the exit code.
+
+        The world ends with the task; processes that are left join a new one in the next.
+        """
+        self._send(task, arguments, leaves=True)
+        found = [self._outcome(rank) for rank in range(self.world_size)]
+        if all(process.is_alive() for process in self._processes):
+            self._port = _free_port()
+        else:
+            self.close()
+        return found
+
+    def _outcome(self, rank: int) -> Any:
+        try:
+            return self._receive(rank, _LIMIT)[1]
+        except RankTaskError:
+            return self._processes[rank].exitcode
+
+    def run(self, task: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call ``task(*arguments)`` on every rank and return what each returned, by rank.
 
         Args:
             task: a function at the top of a module, as are its arguments' classes.
             arguments: the same for every rank.
-            limit: seconds.
 
         Raises:
             RankTaskError: it failed on a rank, or was not done in time.
         """
-        if not self._processes:
-            self._start()
         try:
-            for pipe in self._pipes:
-                pipe.send((task, arguments))
-            results = [self._receive(rank, limit) for rank in range(self.world_size)]
+            self._send(task, arguments, leaves=False)
+            results = [self._receive(rank, _LIMIT) for rank in range(self.world_size)]
         except BaseException:
             self.close()
             raise
@@ -58,13 +75,19 @@ class RankPool:
             raise RankTaskError(f"{task.__name__} failed:\n{shown}")
         return [result for _, result in results]
 
+    def _send(self, task: Callable[..., Any], arguments: Any, *, leaves: bool) -> None:
+        if not self._processes:
+            self._start()
+        for pipe in self._pipes:
+            pipe.send((task, arguments, str(self._port), leaves))
+
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        self._port = _free_port()
         for rank in range(self.world_size):
             ours, theirs = context.Pipe()
             place = {
-                **address,
+                "MASTER_ADDR": "127.0.0.1",
                 "RANK": str(rank),
                 "LOCAL_RANK": str(rank),
                 "WORLD_SIZE": str(self.world_size),
@@ -101,12 +124,17 @@ class RankPool:
 _pools: dict[int, RankPool] = {}
 
 
-def run_on_ranks(world_size: int, task: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """``RankPool.run`` on processes that this process keeps until it ends."""
+def pool_of(world_size: int) -> RankPool:
+    """Processes that this process keeps until it ends, started by the first task."""
     if world_size not in _pools:
         _pools[world_size] = RankPool(world_size)
         atexit.register(_pools[world_size].close)
-    return _pools[world_size].run(task, *arguments)
+    return _pools[world_size]
+
+
+def run_on_ranks(world_size: int, task: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """``RankPool.run`` on the processes of ``pool_of``."""
+    return pool_of(world_size).run(task, *arguments)
 
 
 def _serve(pipe: Connection, place: Mapping[str, str]) -> None:
@@ -117,7 +145,7 @@ def _serve(pipe: Connection, place: Mapping[str, str]) -> None:
     torch.set_num_threads(1)
     while True:
         try:
-            task, arguments = pipe.recv()
+            task, arguments, os.environ["MASTER_PORT"], leaves = pipe.recv()
         except EOFError:
             return
         except Exception:
@@ -127,6 +155,9 @@ def _serve(pipe: Connection, place: Mapping[str, str]) -> None:
             answer = (True, task(*arguments))
         except BaseException:
             answer = (False, traceback.format_exc())
+        world = sys.modules.get("voicehub.strategies.world")
+        if leaves and world is not None and world.joined() is not None:
+            world.joined().close()
         pipe.send(answer)
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from voicehub.checkpoints.layout import latest_checkpoint
 from voicehub.checkpoints.litter import remove_litter
 from voicehub.checkpoints.manifest import read_manifest
 from voicehub.checkpoints.reader import Checkpoint, open_checkpoint
 from voicehub.data.keyed_random import derive_seed
 from voicehub.optim.bundle import SchedulerBundle
+from voicehub.strategies.environment import restarts
 from voicehub.trainer import composition, passes, resume, saving
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.fillers import Fillers
@@ -60,6 +62,8 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
     random states are restored last, so that nothing draws after them.
     """
     args, graph = trainer.args, trainer.graph
+    if not resume_from and restarts() and latest_checkpoint(trainer.run_dir) is not None:
+        resume_from = True  # torchrun has started this very run again after a failure
     parts = _build_parts(trainer)
     identity = _identity(trainer, parts)
     composition.seed_everything(_seed_of_process(args.seed, trainer.strategy.rank))

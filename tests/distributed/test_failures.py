@@ -1,0 +1,85 @@
+"""What goes wrong on one rank happens to all: they skip, retry or stop together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from rank_tasks import in_trouble, nothing, train
+
+from voicehub.strategies.failure_watch import WatchLimits
+from voicehub.testing.ranks import pool_of, run_on_ranks
+
+RUN: dict[str, Any] = {
+    "per_device_train_batch_size": 2,
+    "max_steps": 5,
+    "strategy": "ddp",
+}
+#: The first task in a world decides how long its ranks wait: these join one of their own.
+SHORT = {**RUN, "ddp_timeout": 3.0}
+QUICK = WatchLimits(beat=0.1, silence=60.0, grace=0.3)
+
+
+def test_a_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(tmp_path: Path) -> None:
+    trouble = {"kind": "nan", "rank": 1, "forward": 2}
+    first, second = run_on_ranks(2, in_trouble, tmp_path, trouble, RUN)
+    for found in (first, second):
+        assert (found["steps"], found["skipped"]) == (5, 1)
+    assert first["losses"] == second["losses"]
+    assert all(torch.equal(first["weights"][n], second["weights"][n]) for n in first["weights"])
+    ids = [len(row) for row in first["rows"]]
+    assert ids  # the rows were logged
+
+
+def test_running_out_of_memory_on_one_rank_halves_the_batches_of_all(tmp_path: Path) -> None:
+    """And the updates are those of a run in which there was room."""
+    run = {**RUN, "per_device_train_batch_size": 4}
+    trouble = {"kind": "memory", "rank": 1, "forward": 0, "largest": 2}
+    halved = run_on_ranks(2, in_trouble, tmp_path / "a", trouble, {**run, "oom_retry_halves": True})
+    roomy = run_on_ranks(2, in_trouble, tmp_path / "b", {**trouble, "largest": 99}, run)
+    for rank in range(2):
+        for name, value in roomy[rank]["weights"].items():
+            torch.testing.assert_close(halved[rank]["weights"][name], value, rtol=1e-9, atol=1e-12)
+
+
+def test_a_rank_without_any_batch_takes_part(tmp_path: Path) -> None:
+    """One micro-batch in all: the second rank never has one."""
+    shared = {"recipe": "plain", "size": 2, "num_train_epochs": 3, "max_steps": -1}
+    for strategy in ("ddp", "fsdp"):
+        run = {**shared, "per_device_train_batch_size": 2, "strategy": strategy}
+        first, second = (found[0] for found in run_on_ranks(2, train, tmp_path / strategy, [run]))
+        assert first["steps"] == second["steps"] == 3
+        assert all(torch.equal(first["weights"][n], second["weights"][n]) for n in first["weights"])
+
+
+def test_an_exception_on_one_rank_ends_all_with_its_text(tmp_path: Path) -> None:
+    trouble = {"kind": "error", "rank": 1, "forward": 3}
+    first, second = pool_of(2).outcomes(in_trouble, tmp_path, trouble, RUN)
+    assert second == ("LookupError", "the tape is torn")
+    assert first[0] == "RankFailedError"
+    assert "Rank 1 failed first, with LookupError: the tape is torn" in first[1]
+
+
+def test_memory_that_cannot_be_had_ends_all(tmp_path: Path) -> None:
+    trouble = {"kind": "memory", "rank": 0, "forward": 0, "largest": 1}
+    first, second = pool_of(2).outcomes(in_trouble, tmp_path, trouble, RUN)
+    assert first[0] == "StepOutOfMemoryError" and "micro-batch of 2 samples" in first[1]
+    assert second[1].startswith("Rank 0: Out of memory in phase 'default'")
+
+
+def test_a_rank_that_dies_ends_the_others(tmp_path: Path) -> None:
+    pool_of(2).outcomes(nothing)
+    trouble = {"kind": "exit", "rank": 1, "forward": 3}
+    first, second = pool_of(2).outcomes(in_trouble, tmp_path, trouble, SHORT, QUICK)
+    assert second == 7
+    assert first[0] == "RankStalledError"
+    assert "the sum of gradients" in first[1] or "the sums of phase" in first[1]
+
+
+def test_a_rank_that_stands_still_is_ended_with_the_others(tmp_path: Path) -> None:
+    pool_of(2).outcomes(nothing)
+    trouble = {"kind": "stall", "rank": 1, "forward": 3}
+    first, second = pool_of(2).outcomes(in_trouble, tmp_path, trouble, SHORT, QUICK)
+    assert first[0] == "RankStalledError" and "within 3 s (ddp_timeout)" in first[1]
+    assert second == 1  # ended by its own watch, once the first had told of the failure
