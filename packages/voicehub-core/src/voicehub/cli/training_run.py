@@ -254,9 +254,12 @@ def _finish(
         averaged_model_directory=averaged,
         next_command=experiment.next_command(chosen) if experiment.next_command else "",
     )
+    predictions = None
+    if trainer.strategy.is_primary or trainer.strategy.holds_parts:
+        with trainer.strategy.open_model(trainer.graph.model):
+            predictions = _attempt(summary, "Sample predictions", _predictions, experiment)
     if not trainer.strategy.is_primary:
         return summary
-    predictions = _attempt(summary, "Sample predictions", _predictions, experiment)
     report = RunReport(
         summary=summary,
         rows=rows,

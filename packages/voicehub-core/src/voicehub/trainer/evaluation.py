@@ -236,7 +236,8 @@ def run_tasks(
         ConfigurationError: two metrics have one name.
     """
     found: dict[str, float] = {}
-    with evaluation_mode(context.adapter):
+    module, strategy = context.adapter.module, context.strategy
+    with evaluation_mode(context.adapter), strategy.open_model(module):
         for task in tasks:
             for name, value in prefixed(task.run(context), context.prefix).items():
                 if name in known or name in found:

@@ -84,6 +84,16 @@ class NonFiniteDumps:
         if self._left <= 0 or random is None:
             return None
         self._left -= 1
+        with self.strategy.whole_model(self.adapter.module):
+            return self._write(reason, window, phases, random)
+
+    def _write(
+        self,
+        reason: str,
+        window: Window,
+        phases: Sequence[TrainingPhaseSpec],
+        random: RandomStates,
+    ) -> Path | None:
         target = self._free_name(window.step)
         try:
             target.mkdir(parents=True)
