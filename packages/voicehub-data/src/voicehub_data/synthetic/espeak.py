@@ -42,7 +42,7 @@ def _load_library() -> tuple[Any, Path]:
         import espeakng_loader  # type: ignore[import-untyped, unused-ignore]
     except ImportError as error:
         raise OptionalDependencyError(
-            "The synthetic corpus is spoken by espeak-ng, which is not installed. "
+            "espeak-ng, which speaks the synthetic corpus and spells phonemes, is not installed. "
             'Install it with: pip install "voicehub-data[synth]"'
         ) from error
     library_path = espeakng_loader.get_library_path()
