@@ -39,16 +39,19 @@ def read_pieces(
         DataError: the audio cannot be read.
     """
     info = audio_info(row.audio_filepath)
-    seconds = row.duration
+    rate, seconds = info.sample_rate, row.duration
     if seconds is None and info.frames >= 0:
         seconds = info.duration - row.offset
-    count = 1 if seconds is None else max(1, math.ceil(seconds / chunk_seconds - 1e-9))
+    # Counted in samples of the file, so that the pieces neither overlap nor leave one out.
+    first, total = round(row.offset * rate), 0 if seconds is None else round(seconds * rate)
+    count = max(1, math.ceil(total / (chunk_seconds * rate)))
     for number in range(count):
+        start, stop = first + total * number // count, first + total * (number + 1) // count
         audio = load_audio(
             row.audio_filepath,
             sample_rate=None,
-            offset=row.offset if seconds is None else row.offset + number * seconds / count,
-            duration=None if seconds is None else seconds / count,
+            offset=start / rate,
+            duration=(stop - start) / rate if total else seconds,
         )
         for part in _within(audio, chunk_seconds * info.sample_rate):
             resampled = resample(part, info.sample_rate, sample_rate)
