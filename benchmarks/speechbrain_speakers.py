@@ -148,10 +148,14 @@ def embeddings_of(head: nn.Module, model: XVectorModel, manifest: Path) -> tuple
 
 
 def error_rates(embeddings: Any, speakers: Sequence[str]) -> dict[str, float]:
-    """EER over the pairs of the trained speakers, and over those of all."""
+    """EER over all pairs, over those of the trained speakers, and over those of the others."""
     known = [n for n, name in enumerate(speakers) if name in TRAIN_SPEAKERS]
-    seen = verify_pairs(embeddings[known], [speakers[n] for n in known])
-    return {"seen_eer": seen.eer, "all_eer": verify_pairs(embeddings, speakers).eer}
+    unseen = [n for n, name in enumerate(speakers) if name not in TRAIN_SPEAKERS]
+    groups = {"all": list(range(len(speakers))), "seen": known, "unseen": unseen}
+    return {
+        f"eer_{name}": verify_pairs(embeddings[rows], [speakers[n] for n in rows]).eer
+        for name, rows in groups.items()
+    }
 
 
 def train(data: Path, *, epochs: int | None = None, batch_size: int = 32) -> dict[str, float]:
@@ -171,7 +175,7 @@ def train(data: Path, *, epochs: int | None = None, batch_size: int = 32) -> dic
     brain.fit(range(1, rounds + 1), rows, train_loader_kwargs=loader)
     seconds = time.perf_counter() - began
     vectors, speakers = embeddings_of(model.network.head, model, data / "test.jsonl")
-    return {**error_rates(vectors, speakers), "minutes": seconds / 60, "loss": brain.last_loss}
+    return {**error_rates(vectors, speakers), "seconds": seconds, "loss": brain.last_loss}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -183,8 +187,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     found = train(options.data, epochs=options.epochs, batch_size=options.batch_size)
     print(
-        f"EER {100 * found['seen_eer']:.2f} % among the trained speakers, "
-        f"{100 * found['all_eer']:.2f} % among all, {found['minutes']:.1f} min"
+        f"EER {100 * found['eer_seen']:.2f} % among the trained speakers, "
+        f"{100 * found['eer_unseen']:.2f} % among the others, {100 * found['eer_all']:.2f} % among "
+        f"all, {found['seconds']:.0f} s"
     )
     if options.json:
         print(json.dumps(found))
