@@ -1,0 +1,1 @@
+"""The training strategy ``accelerate``: processes and precision by Hugging Face Accelerate."""
