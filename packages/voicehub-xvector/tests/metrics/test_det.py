@@ -43,11 +43,17 @@ def test_the_file_is_xml_with_the_error_rate_and_a_tick_for_each_rate():
     assert picture.count(">0.1<") == 2 and picture.count(">40<") == 2
 
 
-def test_the_pixels_show_the_curve_where_it_is():
+def test_the_pixels_show_the_curve_where_it_is_and_the_numbers_beside():
     image = det_image(gaussian(), side=200).array
-    blue = np.argwhere((image == (31, 95, 168)).all(axis=2))
-    assert image.shape == (200, 200, 3) and len(blue) > 200
+    assert image.shape == (218, 232, 3)
+    square = image[:200, 32:]
+    blue = np.argwhere((square == (31, 95, 168)).all(axis=2))
+    assert len(blue) > 200
     # On the diagonal the curve is at EER = Phi(-1) = 15.9 %.
     place = 199 * (probit(0.159) - probit(0.001)) / (probit(0.6) - probit(0.001))
     on_diagonal = min(blue, key=lambda p: abs((199 - p[0]) - p[1]))
     assert on_diagonal[1] == pytest.approx(place, abs=6)
+    for margin in (image[:, :32], image[200:, 32:]):
+        assert ((margin == 60).all(axis=2)).sum() > 300 and not (margin == (31, 95, 168)).all(
+            2
+        ).any()

@@ -87,26 +87,53 @@ def det_svg(points: OperatingPoints) -> str:
     return "\n".join(lines) + "\n"
 
 
+# Rows of three pixels, the left one the highest bit.
+_DIGITS = {
+    "0": (7, 5, 5, 5, 7), "1": (2, 6, 2, 2, 7), "2": (7, 1, 7, 4, 7), "3": (7, 1, 7, 1, 7),
+    "4": (5, 5, 7, 1, 1), "5": (7, 4, 7, 1, 7), "6": (7, 4, 7, 5, 7), "7": (7, 1, 1, 2, 2),
+    "8": (7, 5, 7, 5, 7), "9": (7, 5, 7, 1, 7), ".": (0, 0, 0, 0, 2),
+}  # fmt: skip
+
+
 def det_image(points: OperatingPoints, *, side: int = 400) -> Image:
-    """The curve as pixels for reporters: lines across at :data:`TICKS`, the diagonal dashed.
+    """The curve as pixels for reporters, with lines across at :data:`TICKS`, in per cent.
 
     Args:
         points: of the detector.
-        side: pixels of the square.
+        side: pixels of the square; below and left of it are the numbers of the lines.
     """
     from voicehub.trainer.media import Image
 
-    canvas = np.full((side, side, 3), 255, dtype=np.uint8)
-    for _, place in _ticks():
+    left, below = 32, 18
+    canvas = np.full((side + below, left + side, 3), 255, dtype=np.uint8)
+    square = canvas[:side, left:]
+    for text, place in _ticks():
         position = round(place * (side - 1))
-        canvas[:, position] = canvas[side - 1 - position, :] = 221
+        square[:, position] = square[side - 1 - position, :] = 221
+        number = _number(text)
+        high, wide = number.shape
+        top = min(max(side - 1 - position - high // 2, 0), side + below - high)
+        start = min(left + position - wide // 2, left + side - wide)
+        canvas[top : top + high, left - 4 - wide : left - 4][number] = 60
+        canvas[side + 4 : side + 4 + high, start : start + wide][number] = 60
     dashes = [n for n in range(side) if n // 5 % 2 == 0]
-    canvas[[side - 1 - n for n in dashes], dashes] = 150
+    square[[side - 1 - n for n in dashes], dashes] = 150
     corners = det_corners(points) * (side - 1)
-    for start, end in pairwise(corners):
-        steps = max(1, int(np.abs(end - start).max()) + 1)
-        along = start + np.linspace(0, 1, steps + 1)[:, None] * (end - start)
+    for begin, end in pairwise(corners):
+        steps = max(1, int(np.abs(end - begin).max()) + 1)
+        along = begin + np.linspace(0, 1, steps + 1)[:, None] * (end - begin)
         columns, rows = along.round().astype(int).T
         for shift in (0, 1):  # two pixels wide
-            canvas[np.clip(side - 1 - rows - shift, 0, side - 1), columns] = (31, 95, 168)
+            square[np.clip(side - 1 - rows - shift, 0, side - 1), columns] = (31, 95, 168)
     return Image(canvas)
+
+
+def _number(text: str) -> NDArray[np.bool_]:
+    """A number as a mask of pixels, each drawn twice as large."""
+    columns = []
+    for character in text:
+        rows = _DIGITS[character]
+        columns.append([[row >> bit & 1 for bit in (2, 1, 0)] for row in rows])
+        columns.append([[0]] * len(rows))
+    small = np.concatenate([np.array(part, dtype=bool) for part in columns[:-1]], axis=1)
+    return np.kron(small, np.ones((2, 2), dtype=bool))
