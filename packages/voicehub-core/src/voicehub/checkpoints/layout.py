@@ -13,6 +13,7 @@ from pathlib import Path
 FORMAT_VERSION = 4
 
 MODEL_FILE = "model_state.safetensors"
+FROZEN_FILE = "frozen_state.safetensors"
 OPTIMIZER_FILE = "optimizer.pt"
 SCHEDULER_FILE = "scheduler.pt"
 SCALER_FILE = "scaler.pt"
@@ -30,6 +31,7 @@ OWNER_FILE = ".owner.json"
 RESERVED_FILES = frozenset(
     {
         MODEL_FILE,
+        FROZEN_FILE,
         OPTIMIZER_FILE,
         SCHEDULER_FILE,
         SCALER_FILE,

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 from voicehub.checkpoints.codec import decode_state
 from voicehub.checkpoints.layout import (
+    FROZEN_FILE,
     MODEL_FILE,
     OPTIMIZER_FILE,
     RNG_FILE,
@@ -67,12 +68,18 @@ class Checkpoint:
         """Return the model tensors on the CPU, by name."""
         if self.has_file(index_name(MODEL_STEM)):
             return read_shards(self.path, MODEL_STEM)
-        self._require(MODEL_FILE)
+        tensors = self._tensors_in(MODEL_FILE)
+        if self.has_file(FROZEN_FILE):
+            tensors.update(self._tensors_in(FROZEN_FILE))
+        return tensors
+
+    def _tensors_in(self, name: str) -> dict[str, torch.Tensor]:
+        self._require(name)
         try:
-            return load_file(self.path / MODEL_FILE)
+            return load_file(self.path / name)
         except SafetensorError as error:
             raise CheckpointCorruptError(
-                f"{self.path / MODEL_FILE} is no safetensors file: {error}."
+                f"{self.path / name} is no safetensors file: {error}."
             ) from error
 
     def optimizer(self) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class CheckpointPayload:
         extra_files: functions that write a file or a directory at the path they are given, by
             its name; called while the checkpoint is committed.
         allow_non_finite: names of tensors that hold infinities by design, such as mask buffers.
+        frozen: names of tensors that the run does not train; they get a file of their own.
     """
 
     tensors: Mapping[str, torch.Tensor]
@@ -52,6 +53,7 @@ class CheckpointPayload:
     documents: Mapping[str, Any] = field(default_factory=dict)
     extra_files: Mapping[str, FileWriter] = field(default_factory=dict)
     allow_non_finite: Collection[str] = ()
+    frozen: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,7 @@ class Snapshot:
     documents: dict[str, bytes]
     extra_files: dict[str, FileWriter]
     nbytes: int
+    frozen: frozenset[str] = frozenset()
 
 
 class SnapshotBuffers:
@@ -133,7 +136,8 @@ def snapshot(
     documents = {name: dump_json(value, name) for name, value in payload.documents.items()}
     tensors = _model_tensors(payload.tensors, copied)
     nbytes = copied.nbytes + sum(map(len, documents.values()))
-    return Snapshot(tensors, states, documents, dict(payload.extra_files), nbytes)
+    frozen = frozenset(payload.frozen) & tensors.keys()
+    return Snapshot(tensors, states, documents, dict(payload.extra_files), nbytes, frozen)
 
 
 class _Copier:

@@ -8,6 +8,7 @@ multiple of 8, and the tensors' bytes in the order of their offsets, without gap
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import sys
@@ -52,14 +53,30 @@ def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> FileDigest
     """
     if sys.byteorder != "little":
         raise CheckpointError("safetensors files are little-endian; this machine is not.")
-    # Wide elements first keeps all of them aligned, whatever the shapes.
-    ordered = sorted(tensors.items(), key=lambda pair: (-pair[1].element_size(), pair[0]))
+    ordered = sorted(tensors.items(), key=_place)
     with HashingFile(path) as file:
         file.write(_header(ordered))
         for _, tensor in ordered:
             if tensor.numel():
                 file.write(_bytes_of(tensor))
     return file.digest()
+
+
+def digest_of_tensors(tensors: Mapping[str, torch.Tensor]) -> FileDigest:
+    """The digest of the file that ``write_tensors`` would write."""
+    ordered = sorted(tensors.items(), key=_place)
+    header = _header(ordered)
+    digest, size = hashlib.sha256(header), len(header)
+    for _, tensor in ordered:
+        if tensor.numel():
+            digest.update(_bytes_of(tensor))
+            size += tensor.nbytes
+    return FileDigest(size, digest.hexdigest())
+
+
+def _place(named: tuple[str, torch.Tensor]) -> tuple[int, str]:
+    """Wide elements first, which keeps all of them aligned, whatever the shapes."""
+    return -named[1].element_size(), named[0]
 
 
 def _header(tensors: list[tuple[str, torch.Tensor]]) -> bytes:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import torch
 
 from voicehub.checkpoints.beside import Beside
+from voicehub.checkpoints.frozen_file import write_frozen
 from voicehub.checkpoints.hashed_files import (
     HashingFile,
     files_below,
@@ -28,6 +29,7 @@ from voicehub.checkpoints.hashed_files import (
 )
 from voicehub.checkpoints.layout import (
     COMPLETE_FILE,
+    FROZEN_FILE,
     MANIFEST_FILE,
     MODEL_FILE,
     OWNER_FILE,
@@ -120,7 +122,12 @@ def commit(
             if shards is None:
                 staging.mkdir()
                 write_owner(staging, run_id)
-            files = _write_files(staging, content, {} if shards is None else shards.files)
+            if shards is None:
+                files = _write_model(staging, content, root, run_id)
+            else:
+                _check_shards(staging, shards.files)
+                files = {**shards.files, **_write_states(staging, content)}
+            files.update(_write_rest(staging, content, files))
             manifest = build_manifest(step, files, manifest_fields)
             write_synced(staging / MANIFEST_FILE, manifest)
             sync_directories(staging)
@@ -152,19 +159,26 @@ def explained_write(directory: Path, nbytes: int) -> Iterator[None]:
         yield
 
 
-def _write_files(
-    staging: Path, content: Snapshot, shards: Mapping[str, FileDigest]
+def _write_model(
+    staging: Path, content: Snapshot, root: Path, run_id: str
 ) -> dict[str, FileDigest]:
-    """Write and sync every file of a snapshot and return the digests by relative name."""
-    files: dict[str, FileDigest] = dict(shards)
-    _check_shards(staging, shards)
-    if shards:
-        files.update(_write_states(staging, content))
-    else:
-        # Two large files at a time: hashing, at one core's speed, is what takes longest.
-        with Beside(lambda: write_tensors(staging / MODEL_FILE, content.tensors)) as model:
-            files.update(_write_states(staging, content))
-        files[MODEL_FILE] = model.result()
+    """Write the weights and the states and return the digests by name."""
+    trained = {n: tensor for n, tensor in content.tensors.items() if n not in content.frozen}
+    # Two large files at a time: hashing, at one core's speed, is what takes longest.
+    with Beside(lambda: write_tensors(staging / MODEL_FILE, trained)) as model:
+        files = _write_states(staging, content)
+    files[MODEL_FILE] = model.result()
+    if content.frozen:
+        frozen = {name: content.tensors[name] for name in content.frozen}
+        files[FROZEN_FILE] = write_frozen(staging / FROZEN_FILE, frozen, root, run_id)
+    return files
+
+
+def _write_rest(
+    staging: Path, content: Snapshot, written: Mapping[str, FileDigest]
+) -> dict[str, FileDigest]:
+    """Write and sync what is no weights and no state, and return the digests of all new files."""
+    files: dict[str, FileDigest] = {}
     for name, document in content.documents.items():
         path = staging / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +191,7 @@ def _write_files(
             raise CheckpointError(f"the writer of extra file {name!r} wrote nothing at its path.")
     for path in files_below(staging):
         name = path.relative_to(staging).as_posix()
-        if name not in files and name != OWNER_FILE:
+        if name not in files and name not in written and name != OWNER_FILE:
             sync_file(path)
             files[name] = hash_file(path)
     return files

@@ -146,6 +146,7 @@ class CheckpointSaver:
         return CheckpointPayload(
             tensors={} if self.strategy.holds_parts else adapter.state_dict(),
             allow_non_finite=self._infinite,
+            frozen=never_trained(adapter),
             optimizer=self.graph.optimizers.state_dict(),
             scheduler=self.schedulers.state_dict(),
             scaler=None if self.scaler is None else self.scaler.state_dict(),
@@ -175,6 +176,19 @@ def infinite_by_design(module: nn.Module) -> frozenset[str]:
         name
         for name, buffer in module.named_buffers()
         if buffer.is_floating_point() and not bool(torch.isfinite(buffer).all())
+    )
+
+
+def never_trained(adapter: TrainingAdapter) -> frozenset[str]:
+    """Names of parameters that no route owns and that take no gradient: a frozen base, as a rule.
+
+    What a freeze schedule holds back for a while belongs to a route.
+    """
+    routed = {parameter for named in adapter.routes.values() for _, parameter in named}
+    return frozenset(
+        name
+        for name, parameter in adapter.module.named_parameters()
+        if not parameter.requires_grad and parameter not in routed
     )
 
 
