@@ -253,14 +253,20 @@ def test_a_file_is_written_with_the_way_to_submit_it(cli: Run, work: Path) -> No
 # -- running ---------------------------------------------------------------------------------
 
 
-def test_two_processes_train_one_model(cli: Run, cli_process: Run, work: Path) -> None:
-    outcome = cli_process("launch", "--nproc", "2", "--", *WORDS, "training.save_steps=2")
+def test_two_processes_train_a_chain_of_stages(cli_process: Run, work: Path) -> None:
+    (work / "staged.yaml").write_text(
+        "extends: toy/tiny\ntraining: {output_dir: chain, max_steps: 4}\n"
+        "stages:\n  one: {}\n  two: {training: {learning_rate: 0}}\n"
+    )
+    outcome = cli_process("launch", "--nproc", "2", "--", "train", "staged.yaml", *DATA)
     assert outcome.code == 0, outcome.stderr
     assert outcome.stdout.startswith("$ torchrun --standalone --nnodes=1 --nproc-per-node=2 -m")
-    assert outcome.stdout.count("Done: 4 steps") == 1  # one process speaks
-    record = json.loads((work / "runs/toy/run.json").read_text())
+    assert outcome.stdout.count("Done: 4 steps") == 2  # one process speaks, of two stages
+    record = json.loads((work / "chain/2-two/run.json").read_text())
     assert record["config"]["training"]["strategy"] == "ddp"
-    assert (work / "runs/toy/final-model/model.safetensors").is_file()
+    assert record["init_from"]["path"] == "chain/1-one/final-model"
+    models = [work / folder / "final-model" for folder in ("chain", "chain/1-one", "chain/2-two")]
+    assert len({(model / "model.safetensors").read_bytes() for model in models}) == 1
 
 
 def test_a_failing_run_names_the_first_rank_and_its_cause(
