@@ -19,7 +19,7 @@ def english() -> Phonemizer:
 
 def test_words_become_phonemes_with_stress(english: Phonemizer) -> None:
     spoken = english("Hello world")
-    assert spoken.split() == ["həlˈoʊ", "wˈɜːld"]
+    assert spoken.split() == ["h\u0259l\u02c8o\u028a", "w\u02c8\u025c\u02d0ld"]
 
 
 def test_punctuation_and_single_spaces_stay(english: Phonemizer) -> None:
@@ -31,11 +31,11 @@ def test_punctuation_and_single_spaces_stay(english: Phonemizer) -> None:
 
 def test_long_texts_are_said_to_their_end(english: Phonemizer) -> None:
     spoken = english("one two three " * 60)
-    assert spoken.count("tˈuː") == 60
+    assert spoken.count("t\u02c8u\u02d0") == 60
 
 
 def test_another_language_and_one_that_is_not_there(english: Phonemizer) -> None:
-    assert Phonemizer("de")("ich") == "ɪç"
+    assert Phonemizer("de")("ich") == "\u026a\u00e7"
     with pytest.raises(ConfigurationError, match="no voice for 'xx-nowhere'"):
         Phonemizer("xx-nowhere")
 
