@@ -66,13 +66,11 @@ def score(
     judged = scored.verification()
     if det is not None and judged is None:
         raise UsageError(f"--det needs labels, and {trials} has none.")
-    written = []
     if scores is not None:
         scored.write(scores)
-        written.append(scores)
     if det is not None and judged is not None:
         write_file(det, det_svg(judged.points).encode())
-        written.append(det)
+    written = [path for path in (scores, det) if path is not None]
     result = {
         "trials": len(scored.trials),
         "backend": backend,

@@ -14,7 +14,6 @@ from torch import Tensor
 from voicehub.errors import DataError
 from voicehub.kernels import Loss
 from voicehub_xvector.losses.aam_softmax.chunks import (
-    Chunk,
     accumulation_dtype,
     chunks,
     inverse_norms,
@@ -26,6 +25,7 @@ from voicehub_xvector.losses.aam_softmax.margins import (
     with_margin,
     with_penalty,
 )
+from voicehub_xvector.losses.aam_softmax.nearest import NearestClasses
 
 
 def aam_softmax(
@@ -123,7 +123,7 @@ def _forward(
     right = _right_cosines(x, weight, labels.clamp(0, classes - 1), sub_centres)
     logits = scale * with_margin(right, margin, angular)
     highest, total = logits.clone(), torch.ones_like(logits)
-    near = _Nearest(len(x), inter_top_k, classes, right)
+    near = NearestClasses(len(x), inter_top_k, classes, right)
     for chunk in chunks(x, weight, sub_centres, class_chunk):
         chunk.cosines.scatter_(1, chunk.column(labels).unsqueeze(1), -torch.inf)
         chunk.cosines[:, chunk.size :] = -torch.inf
@@ -139,27 +139,6 @@ def _forward(
     losses = torch.where(inside, log_sums - logits, torch.nan)
     results = (losses, log_sums, right, near.cosines, near.classes)
     return tuple(result[:batch].clone() for result in results)  # type: ignore[return-value]
-
-
-class _Nearest:
-    """The k wrong classes that are nearest to each embedding so far."""
-
-    def __init__(self, batch: int, count: int, classes: int, like: Tensor) -> None:
-        self.count = count
-        self.cosines = like.new_full((batch, count), -torch.inf)
-        self.classes = torch.full((batch, count), classes, dtype=torch.int64, device=like.device)
-
-    def take(self, chunk: Chunk) -> Tensor:
-        """Let the classes of a chunk compete; return the cosines of all that lost, -inf among."""
-        if not self.count:
-            return chunk.cosines
-        everyone = torch.cat([self.cosines, chunk.cosines], 1)
-        values, positions = everyone.topk(self.count, 1)
-        held = self.classes.gather(1, positions.clamp_max(self.count - 1))
-        new = positions - self.count + chunk.first
-        self.classes = torch.where(positions < self.count, held, new)
-        self.cosines = values
-        return everyone.scatter_(1, positions, -torch.inf)
 
 
 def _check_labels(labels: Tensor, classes: int) -> None:
