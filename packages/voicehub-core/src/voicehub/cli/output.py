@@ -115,7 +115,8 @@ def report_failure(error: BaseException, *, json_mode: bool) -> int:
         where = f"The traceback is in {written}." if written else "It could not be written."
         message = f"{type(error).__name__}: {message}\n{where} VOICEHUB_DEBUG=1 prints it here."
     several = is_one_of_several()
-    is_own = not getattr(error, "is_of_another_rank", False)
+    # Stopping is a joint act, of which one process tells.
+    is_own = not getattr(error, "is_of_another_rank", False) and not isinstance(error, Interrupted)
     if is_own:
         _tell_launcher(f"{details['type']}: {details['message']}")
     # What another process failed with is told by that one, and by the primary process.

@@ -1,0 +1,75 @@
+"""A profiler trace of updates of asr-ctc's tiny model on a rank, and how messages lie in it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from voicehub.testing.cases import load_case
+from voicehub.testing.samples import draw_items
+from voicehub.testing.training import make_trainer
+from voicehub.trainer.callbacks import TrainerCallback
+
+_BACKWARD, _MESSAGE = "autograd::engine::evaluate_function", "gloo:all_reduce"
+
+
+class Profiled(TrainerCallback):
+    """Profiles the updates after the first two."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
+        if state.global_step == 2:
+            self.profiler.start()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **context: Any) -> None:
+        self.profiler.stop()
+        self.profiler.export_chrome_trace(str(self.path))
+
+
+def trace(directory: Path) -> float:
+    """Train six updates and return the share of messages' time inside of backwards."""
+    path = directory / f"trace-{os.environ['RANK']}.json"
+    case = load_case("ctc-logmel")
+    items = draw_items(case, 64, 3)
+    trainer = make_trainer(
+        case, items, directory / "run", strategy="ddp", max_steps=6, callbacks=[Profiled(path)]
+    )
+    trainer.train()
+    return share(json.loads(path.read_text())["traceEvents"])
+
+
+def share(events: list[dict[str, Any]]) -> float:
+    """Time of messages inside of backwards, of their whole time."""
+    spans = [e for e in events if e.get("ph") == "X" and "dur" in e]
+    steps = merged([span(e) for e in spans if e["name"].startswith(_BACKWARD)], gap=2000.0)
+    messages = [span(e) for e in spans if e["name"] == _MESSAGE]
+    total = sum(end - start for start, end in messages)
+    inside = sum(
+        max(0.0, min(end, last) - max(start, first))
+        for start, end in messages
+        for first, last in steps
+    )
+    return inside / total if total else 0.0
+
+
+def span(event: dict[str, Any]) -> tuple[float, float]:
+    """Start and end in microseconds."""
+    return event["ts"], event["ts"] + event["dur"]
+
+
+def merged(spans: list[tuple[float, float]], gap: float) -> list[tuple[float, float]]:
+    """Spans with less than ``gap`` microseconds between them as one: a whole backward."""
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(spans):
+        if found and start - found[-1][1] < gap:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
