@@ -13,6 +13,7 @@ from voicehub_hf.truncation import drop_top_layers, layer_savings
 from voicehub_xvector.chunks import plan_pieces
 from voicehub_xvector.config import EncoderModelConfig
 from voicehub_xvector.conformance import voice
+from voicehub_xvector.encoder_model import savings_text
 from voicehub_xvector.front_ends.encoder import EncoderFrontEnd
 from voicehub_xvector.model import EncoderXVector
 
@@ -126,6 +127,9 @@ def test_layers_that_no_fused_state_needs_are_dropped(kind, encoder_checkpoint, 
     norm = 0 if kind == "wav2vec2-bert" else 2 * encoder.config.hidden_size
     assert savings[1].parameters - left == norm
     assert savings[1].share_saved == pytest.approx((total - savings[1].parameters) / total)
+    text = savings_text(cut.savings, 1)
+    assert text.startswith(f"Encoder: 1 of 2 layers, {savings[1].parameters:,} parameters.")
+    assert f"1: {savings[1].share_saved:.0%}, 0: {savings[2].share_saved:.0%}" in text
     cut.save_pretrained(tmp_path)
     again = EncoderXVector(tmp_path, model_type=cut.model_type).load()
     torch.testing.assert_close(again.embed(waves, 16000), cut.embed(waves, 16000))
@@ -204,3 +208,53 @@ def test_kept_frames_of_pieces_are_those_of_the_whole(samples, limit):
 def test_pieces_over_the_limit_are_refused():
     with pytest.raises(ConfigurationError, match="chunk_seconds and twice"):
         plan_pieces(9000, hop=20, piece=1000, context=400, limit=1500)
+
+
+def test_a_stage_starts_from_merged_adapters(encoder_checkpoint, tmp_path):
+    from voicehub.models.initial import read_initial_weights
+
+    directory = encoder_checkpoint("hubert")
+    waves = [voice(3, 8000)[1]]
+    settings = {"train_mode": "hf-lora", "fuser": {"stop": 1}}
+    first = build(directory, "hubert", **settings)
+    first.model = None
+    first.load_for_training()
+    with torch.no_grad():
+        for name, parameter in first.network.named_parameters():
+            if ".lora_B." in name:
+                parameter.normal_(std=0.2)
+    expected = first.embed(waves, 16000)
+    first.save_pretrained(tmp_path)
+    config = first.config.model_copy(update={"path": "gone"})
+    second = EncoderXVector.from_config(
+        config, ["bob", "eve"], model_type="xvector-hubert", init_from=tmp_path
+    )
+    second.start_from(read_initial_weights(tmp_path, model_type="xvector-hubert"))
+    second.load_for_training()
+    assert (second.embed(waves, 16000) - expected).abs().max() < 1e-5
+    assert torch.equal(second.network.loss.weight[0], first.network.loss.weight[1])
+    adapters = [n for n, p in second.network.named_parameters() if ".lora_" in n]
+    assert len(adapters) == 4
+
+
+def test_masks_hide_fused_features(encoder_checkpoint):
+    from voicehub.data.keyed_random import SampleKey
+    from voicehub_data.augment import SpecAugment
+    from voicehub_xvector.data import XVectorCollator, XVectorItem
+
+    model = build(encoder_checkpoint("whisper"), "whisper")
+    items = [
+        XVectorItem(f"{i}", model.front_end.prepare(noise(n)), 0, "ann", 0.4, SampleKey(0, 0, i, i))
+        for i, n in enumerate((6000, 9000))
+    ]
+    masks = SpecAugment(2, 8, 0.5, 2, 8)
+    batch = XVectorCollator(model.front_end, masks, model.fused_size)(items)
+    batch.pop("labels"), batch.pop("batch_info")
+    plain = {key: batch[key] for key in ("input_features", "lengths")}
+    with torch.no_grad():
+        fused, frames = model.network.fused(
+            plain["input_features"], plain["lengths"], batch["time_mask"], batch["feature_mask"]
+        )
+        assert fused[batch["time_mask"]].abs().sum() == 0
+        assert fused.shape[1] == int(frames.max()) == batch["time_mask"].shape[1]
+        assert not torch.equal(model.network(**batch), model.network(**plain))

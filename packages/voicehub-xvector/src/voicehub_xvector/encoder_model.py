@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Audio = NDArray[np.float32]
+
+logger = logging.getLogger(__name__)
 
 #: Where an artifact keeps the encoder as transformers reads it, and adapters as peft does.
 ENCODER_FOLDER, LORA_FOLDER = "encoder", "lora"
@@ -212,6 +215,7 @@ class EncoderXVector(XVectorModel):
                 lora.target_modules,
                 train_head=False,
             )
+        logger.info("%s", savings_text(self.savings, self.config.fuser.stop))
         network.without_encoder_grad = encoder_without_grad(mode)
         network.head.without_trunk_grad = stops_before_embedding(mode)
         self._apply_train_mode(natural)
@@ -271,3 +275,15 @@ class EncoderXVector(XVectorModel):
         config = super().artifact_config()
         config["started_from"] = config["config"]["path"]
         return config
+
+
+def savings_text(savings: Sequence[LayerSaving], stop: int | None) -> str:
+    """Say what each fewer fused layer saves of an encoder, from the highest hidden state down."""
+    whole = savings[0]
+    kept = whole.stop if stop is None else stop
+    size = next(row.parameters for row in savings if row.stop == kept)
+    parts = [f"{row.stop}: {row.share_saved:.0%}" for row in savings if row.stop < whole.stop]
+    return (
+        f"Encoder: {kept} of {whole.stop} layers, {size:,} parameters. Parameters saved by "
+        f"model.fuser.stop = {', '.join(parts)}; layers above it do not run."
+    )
