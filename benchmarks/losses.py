@@ -1,8 +1,11 @@
 """Losses with kernels of their own, each beside the best public implementation on the CPU.
 
-All of a case runs in one process, interleaved, each in turn the first, medians compared; peak
-memory is that of the process above what the inputs take, measured in rounds of their own.
+All of a case runs in one process, interleaved, each in turn the first, medians compared; of those
+with a gradient the peak of allocated memory above what the inputs take is measured in rounds of
+their own.
 
+* ``ctc``: log-softmax and CTC from logits to their gradient, beside ``log_softmax`` and torch's
+  ``ctc_loss``, for characters and for a large vocabulary.
 * ``alignment``: monotonic alignment search over a batch of scores, against the published Cython
   package. ``index`` is what training needs, the text position of each frame; ``dense`` the matrix
   of ones and zeros that the package returns; ``frames first`` the layout in which our model
@@ -14,14 +17,17 @@ Run it alone with ``python benchmarks/losses.py [NAME ...] [--rounds 15 --thread
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
+from allocations import peak_bytes
 from torch import Tensor
 
 Work = Callable[[], object]
@@ -36,13 +42,18 @@ class Case:
         rival: name of the public implementation in ``works``.
         works: what to time, by name; without arguments.
         facts: figures that are no times, such as differing frames.
+        weighed: whether peak memory is measured too.
+        seconds: median of each work.
+        megabytes: peak of each work above what was allocated before.
     """
 
     title: str
     rival: str
     works: Mapping[str, Work]
     facts: dict[str, float] = field(default_factory=dict)
+    weighed: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
+    megabytes: dict[str, float] = field(default_factory=dict)
 
     def speed(self, name: str) -> float:
         """Times faster than the rival."""
@@ -62,7 +73,30 @@ def measure(case: Case, rounds: int) -> Case:
             case.works[name]()
             times[name].append(time.perf_counter() - began)
     case.seconds = {name: statistics.median(values) for name, values in times.items()}
+    if case.weighed:
+        case.megabytes = {name: peak_megabytes(work) for name, work in case.works.items()}
     return case
+
+
+def peak_megabytes(work: Work) -> float:
+    """Peak of what torch allocates during the work, or of resident memory if that rises more.
+
+    Small tensors come from memory that the process holds already, and room that compiled code
+    takes is not seen by torch: neither figure alone tells all.
+    """
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
+    before = _status("VmRSS")
+    work()
+    resident = _status("VmHWM") - before
+    return max(resident, peak_bytes(work)) / 1e6
+
+
+def _status(name: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"the system does not report {name}")
 
 
 def alignment(batch: int = 16, text: int = 160, frames: int = 640) -> Case:
@@ -109,18 +143,67 @@ def unlike_at_large_scores(scores: Tensor, sizes: tuple[Tensor, Tensor]) -> floa
     return float((maximum_path(large, *sizes) != exact).sum())
 
 
+def ctc(batch: int, frames: int, tokens: int, labels: int) -> Case:
+    """Loss and gradient of logits as an untrained model has them."""
+    from voicehub_asr_ctc.losses.ops import ctc_negative_log_likelihood
+
+    torch.manual_seed(0)
+    logits = torch.randn(batch, frames, tokens, requires_grad=True)
+    target = torch.randint(1, tokens, (batch, labels))
+    sizes = (torch.full((batch,), frames), target, torch.full((batch,), labels))
+
+    def step(kernel: str) -> Tensor:
+        losses = ctc_negative_log_likelihood(logits, *sizes, blank=0, kernel=kernel)
+        (gradient,) = torch.autograd.grad(losses.mean(), logits)
+        return gradient
+
+    def exact(kernel: str) -> float:
+        wide = logits.detach().double().requires_grad_()
+        losses = ctc_negative_log_likelihood(wide, *sizes, blank=0, kernel="native")
+        (gradient,) = torch.autograd.grad(losses.mean(), wide)
+        return float((step(kernel) - gradient).abs().max()) * batch
+
+    facts = {
+        "gradient error": exact("c"),
+        "gradient error of torch": exact("native"),
+        "gradient error at 3,000 frames": long_error(),
+    }
+    works: dict[str, Work] = {
+        "log_softmax + ctc_loss": lambda: float(step("native")[0, 0, 0]),
+        "ours": lambda: float(step("c")[0, 0, 0]),
+    }
+    title = f"ctc, {batch} x {frames} frames x {tokens} tokens"
+    return Case(title, "log_softmax + ctc_loss", works, facts, weighed=True)
+
+
+def long_error() -> float:
+    """Greatest error of our gradient over 3,000 frames in float32."""
+    from voicehub_asr_ctc.losses.ops import ctc_negative_log_likelihood
+
+    torch.manual_seed(1)
+    logits, target = torch.randn(1, 3000, 32), torch.randint(1, 32, (1, 300))
+    sizes = (torch.tensor([3000]), target, torch.tensor([300]))
+    gradients = []
+    for dtype, kernel in ((torch.float32, "c"), (torch.float64, "native")):
+        values = logits.detach().to(dtype, copy=True).requires_grad_()
+        ctc_negative_log_likelihood(values, *sizes, blank=0, kernel=kernel).sum().backward()
+        gradients.append(values.grad.double())
+    return float((gradients[0] - gradients[1]).abs().max())
+
+
 CASES: Mapping[str, Callable[[], list[Case]]] = {
+    "ctc": lambda: [ctc(16, 400, 32, 80), ctc(8, 1000, 5000, 120)],
     "alignment": lambda: [alignment()],
 }
 
 
 def report(case: Case) -> str:
     """The case as text."""
-    lines = [case.title, f"  {'':28}{'ms':>10}{'x faster':>10}"]
-    lines += [
-        f"  {name:28}{1e3 * seconds:10.3f}{case.speed(name):10.2f}"
-        for name, seconds in case.seconds.items()
-    ]
+    heads = "".join(f"{head:>10}" for head in ("ms", "x faster", *["peak MB"] * case.weighed))
+    lines = [case.title, f"  {'':28}{heads}"]
+    for name, seconds in case.seconds.items():
+        peak = f"{case.megabytes[name]:10.1f}" if case.weighed else ""
+        lines.append(f"  {name:28}{1e3 * seconds:10.3f}{case.speed(name):10.2f}{peak}")
     return "\n".join([*lines, *(f"  {name}: {value:g}" for name, value in case.facts.items())])
 
 
@@ -147,6 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "seconds": case.seconds,
                 "faster": {name: round(case.speed(name), 3) for name in case.seconds},
                 "facts": case.facts,
+                "megabytes": case.megabytes,
             }
             for case in cases
         ]

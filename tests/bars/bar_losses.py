@@ -10,6 +10,8 @@ from typing import Any
 
 from barkit import ROOT, Outcome, bar
 
+LONG = "gradient error at 3,000 frames"
+
 
 def measured(name: str) -> list[dict[str, Any]]:
     """The cases of one loss, from a run of ``benchmarks/losses.py``."""
@@ -37,3 +39,20 @@ def alignment(scratch: Path) -> Outcome:
     unlike = facts["frames unlike float64"] + facts["frames unlike float64 at scores near -1e8"]
     figure = f"index {index:.1f}x, dense {dense:.1f}x, {unlike:.0f} frames unlike float64"
     return Outcome(figure, index >= 4 and dense >= 2 and unlike == 0, case)
+
+
+@bar(
+    "ctc-loss",
+    "log-softmax + CTC >= 5x torch at 16x400x32, >= 2.5x at 8x1000x5000, peak memory <= 0.4x, "
+    "gradient within 2e-6 of float64 to 3,000 frames",
+)
+def ctc(scratch: Path) -> Outcome:
+    figures, passed, cases = [], True, measured("ctc")
+    for case, least in zip(cases, (5.0, 2.5), strict=True):
+        faster = case["faster"]["ours"]
+        peak = case["megabytes"]["ours"] / case["megabytes"][case["rival"]]
+        errors = (case["facts"][name] for name in ("gradient error", LONG))
+        error = max(errors)
+        figures.append(f"{faster:.1f}x at {peak:.2f} of the memory, error {error:.0e}")
+        passed = passed and faster >= least and peak <= 0.4 and error <= 2e-6
+    return Outcome("; ".join(figures), passed, cases)

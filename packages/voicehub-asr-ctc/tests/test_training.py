@@ -137,15 +137,15 @@ def test_a_resumed_run_is_the_same_run(tone_corpus, log_mel_run, trainer_of, tmp
 def test_collapse_is_told_with_its_cause(tone_corpus, log_mel_run, trainer_of):
     """A learning rate far too high: the model ends up writing nothing, and is told why."""
     path = tone_corpus(24)
-    values = log_mel_run(path, path, max_steps=30, learning_rate=0.3, eval_strategy="steps",
+    values = log_mel_run(path, path, max_steps=30, learning_rate=0.05, eval_strategy="steps",
                          eval_steps=5, logging_steps=5)  # fmt: skip
     trainer = trainer_of(values)
     (note,) = [n for n in trainer.experiment.data_report[0].notes if n.startswith("learning-rate")]
-    assert "the learning rate 0.3 is over 0.01" in note
+    assert "the learning rate 0.05 is over 0.01" in note
     trainer.train()
     alerts = [row["alert"] for row in trainer.state.log_history if "alert" in row]
     (told,) = [alert for alert in alerts if alert.startswith("blank-collapse")]
-    assert "(learning-rate) the learning rate 0.3 is over 0.01" in told
+    assert "(learning-rate) the learning rate 0.05 is over 0.01" in told
 
 
 def test_the_experiment_is_on_record(learnt):

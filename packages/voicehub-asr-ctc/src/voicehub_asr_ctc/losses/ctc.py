@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from voicehub.errors import DataError
+from voicehub.kernels import Loss
 from voicehub_asr_ctc.decoding.forced import minimum_frames
+from voicehub_asr_ctc.losses.ops import KERNELS, ctc_negative_log_likelihood
 
 
 class CTCLoss(NamedTuple):
@@ -83,18 +84,19 @@ def _mean(
 ) -> Tensor:
     """Mean over utterances of the negative log-likelihood a label."""
     device = logits.device
-    dtype = logits.dtype if logits.dtype is torch.float64 else torch.float32
     counts = [len(target) for target in targets]
-    losses = functional.ctc_loss(
-        functional.log_softmax(logits, -1, dtype=dtype).transpose(0, 1),
-        torch.tensor([x for target in targets for x in target], dtype=torch.long, device=device),
-        torch.tensor(frames),
-        torch.tensor(counts),
+    padded = torch.full((len(targets), max(counts)), blank, dtype=torch.long)
+    for row, target in zip(padded, targets, strict=True):
+        row[: len(target)] = torch.tensor(target, dtype=torch.long)
+    losses = ctc_negative_log_likelihood(
+        logits,
+        torch.tensor(frames, device=device),
+        padded.to(device),
+        torch.tensor(counts, device=device),
         blank=blank,
-        reduction="none",
-        zero_infinity=False,
+        check=False,
     )
-    weights = torch.tensor([max(1, count) for count in counts], dtype=dtype, device=device)
+    weights = torch.tensor([max(1, n) for n in counts], dtype=losses.dtype, device=device)
     return (losses / weights).mean()
 
 
@@ -133,3 +135,6 @@ def _check(
 
 def _name(position: int, ids: Sequence[str] | None) -> str:
     return f"utterance {position}" if ids is None else f"utterance {ids[position]!r}"
+
+
+LOSS = Loss("asr_ctc.ctc", {"ctc_loss": ctc_loss}, KERNELS)
