@@ -232,6 +232,12 @@ MUTATIONS = (
         '            "micro_batch": args.per_device_train_batch_size,\n',
         "",
     ),
+    M(
+        "C3",
+        "trainer/resume.py",
+        "        saved, now = without_topology(saved), without_topology(now)\n",
+        "        pass\n",
+    ),
     M("C3", "checkpoints/manifest.py", "    _check_version(checkpoint, manifest)\n", ""),
     M(
         "C4",
@@ -254,7 +260,7 @@ MUTATIONS = (
     M(
         "C5",
         "trainer/resume.py",
-        "    graph.optimizers.load_state_dict(checkpoint.optimizer())\n",
+        "    graph.optimizers.load_state_dict(saved)\n",
         "",
     ),
     M("C5", "trainer/resume.py", "    schedulers.load_state_dict(checkpoint.scheduler())\n", ""),
@@ -287,8 +293,8 @@ MUTATIONS = (
     M(
         "C6",
         "trainer/trainer.py",
-        "        with weights_in_use(self.averaging, weights):\n            self.strategy",
-        "        if True:\n            self.strategy",
+        "            weights_in_use(self.averaging, weights),\n            self.strategy",
+        '            weights_in_use(self.averaging, "raw"),\n            self.strategy',
     ),
     M("C7", "trainer/saving.py", "*(kept for kept, _ in state.best_checkpoints)", ""),
     M("C8", "trainer/saving.py", '"recipe": adapter.recipe_state_dict(),', '"recipe": {},'),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ from contract_breaks import MUTATIONS, Mutation
 from contract_page import proofs
 
 ROOT = Path(__file__).resolve().parents[1]
+LIMIT = 120
+"""Seconds that the tests of a statement get."""
 MODULES = {"voicehub-core": "voicehub", "voicehub-hf": "voicehub_hf"}
 
 
@@ -46,6 +49,8 @@ def passes(statement: str, mutation: Mutation | None = None) -> bool:
         if child == 0:
             _run_tests(statement, directory)
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code == -signal.SIGALRM:
+        return False
     if code not in (0, 1):
         raise RuntimeError(f"pytest of {statement} ended with {code}")
     return code == 0
@@ -53,6 +58,7 @@ def passes(statement: str, mutation: Mutation | None = None) -> bool:
 
 def _run_tests(statement: str, directory: str) -> NoReturn:
     code = 3
+    signal.alarm(LIMIT)  # a break that makes the tests wait for ever is noticed as well
     try:
         os.environ.update(PYTHONPATH=directory, PYTHONDONTWRITEBYTECODE="1")
         sys.path.insert(0, directory)
