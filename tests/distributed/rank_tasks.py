@@ -119,6 +119,7 @@ def result(trainer: Trainer) -> dict[str, Any]:
         "average": average,
         "losses": losses,
         "steps": trainer.state.global_step,
+        "speaks": trainer.state.is_world_process_zero,
         "skipped": trainer.state.skipped_steps,
         "rows": rows,
     }

@@ -46,6 +46,7 @@ def test_the_same_processes_go_on_bit_for_bit(strategy: str, tmp_path: Path) -> 
     for rank in range(2):
         assert equal(again[rank]["weights"], whole[rank][0]["weights"])
         assert equal(again[rank]["average"], whole[rank][0]["average"])
+        assert again[rank]["speaks"] is (rank == 0)
         assert again[rank]["losses"] == whole[rank][0]["losses"]
 
 

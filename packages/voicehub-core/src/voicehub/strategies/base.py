@@ -39,6 +39,11 @@ class TrainingStrategy(ABC):
     holds_parts: bool = False
 
     @property
+    def is_local_primary(self) -> bool:
+        """Whether this is the first process of its machine."""
+        return int(getattr(self, "local_rank", self.rank)) == 0
+
+    @property
     def is_primary(self) -> bool:
         """Whether this process writes files and talks to people."""
         return self.rank == 0

@@ -97,6 +97,26 @@ class FailureWatch:
         except Exception:  # the store may have ended with its process
             return
 
+    def wait_for_others(self, limit: float) -> None:
+        """Wait until the other ranks have stopped to watch: they need the store of this one.
+
+        Not longer than ``limit`` seconds, nor for one that has failed or gives no sign of life.
+        """
+        until = time.monotonic() + limit
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        seen: dict[int, tuple[bytes, float]] = {}
+        try:
+            while others and time.monotonic() < until and self._look(self._store) is None:
+                for rank in list(others):
+                    beat, now = self._store.get(self._key(rank)), time.monotonic()
+                    last, at = seen.get(rank, (b"", now))
+                    seen[rank] = (beat, now if beat != last else at)
+                    if beat == _DONE.encode() or now - seen[rank][1] > self.limits.silence:
+                        others.remove(rank)
+                time.sleep(0.05)
+        except Exception:  # nobody is left to wait for
+            return
+
     def report(self, error: BaseException) -> None:
         """Record a failure of this rank, unless another was first."""
         if getattr(error, "is_of_another_rank", False):

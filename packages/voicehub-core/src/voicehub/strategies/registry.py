@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from voicehub.errors import ConfigurationError
 from voicehub.plugins import loading
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.strategies.single import SingleProcessStrategy
@@ -14,6 +15,13 @@ if TYPE_CHECKING:
     from voicehub.trainer.arguments import TrainingArguments
 
 StrategyFactory = Callable[["TrainingArguments"], TrainingStrategy]
+
+
+class UnknownStrategyError(ConfigurationError, KeyError):
+    """A strategy is asked for by a name that none has."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def _ddp(args: TrainingArguments) -> TrainingStrategy:
@@ -68,7 +76,7 @@ def get_training_strategy(name: str) -> StrategyFactory:
     """The factory of a strategy; only the named plugin is imported.
 
     Raises:
-        KeyError: no strategy has that name.
+        UnknownStrategyError: (a KeyError) no strategy has that name.
     """
     for known in (_registered, _BUILT_IN):
         if name in known:
@@ -76,7 +84,7 @@ def get_training_strategy(name: str) -> StrategyFactory:
     if name in loading.names("voicehub.strategies"):
         return cast(StrategyFactory, loading.load("voicehub.strategies", name))
     available = list_training_strategies()
-    raise KeyError(
+    raise UnknownStrategyError(
         f"Unknown training strategy '{name}'; available: {', '.join(available)}."
         f"{did_you_mean(name, available)}"
     )

@@ -65,6 +65,7 @@ class World:
         self.limit = timedelta(seconds=timeout)
         self.backend = "nccl" if device == "cuda" else "gloo"
         store = _join_store(place)
+        self._hosts = place.rank == 0 and not _is_hosted()
         self.watch = FailureWatch(store, self.rank, self.size)
         dist.init_process_group(
             self.backend,
@@ -201,6 +202,8 @@ class World:
         if _joined is self:
             _joined = None
         self.watch.stop()
+        if self._hosts:
+            self.watch.wait_for_others(limit=600.0)
         with suppress(Exception):  # the others may be gone already
             dist.destroy_process_group()
 
@@ -239,18 +242,21 @@ def _leave() -> None:
         _joined.close()
 
 
+def _is_hosted() -> bool:
+    """Whether the launcher keeps the store, and not rank 0."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
 def _join_store(place: RankEnvironment) -> Any:
     """Return a store that all ranks see: the launcher's own under torchrun, else one of rank 0."""
-    environ = os.environ
-    hosted = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = dist.TCPStore(  # type: ignore[attr-defined]
         place.address,
         place.port,
         place.world_size,
-        is_master=place.rank == 0 and not hosted,
+        is_master=place.rank == 0 and not _is_hosted(),
         timeout=_RENDEZVOUS,
         wait_for_workers=False,
     )
     # After a restart by torchrun nothing of the attempt before may be found.
-    attempt = environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     return dist.PrefixStore(f"voicehub/attempt-{attempt}", store)  # type: ignore[attr-defined]

@@ -82,6 +82,9 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
             callbacks=trainer.callbacks,
             progress=parts.progress,
         )
+        # Saved by the first process, read by all.
+        trainer.state.is_world_process_zero = trainer.strategy.is_primary
+        trainer.state.is_local_process_zero = trainer.strategy.is_local_primary
         resume.forget_absent_best(trainer.state, trainer.run_dir)
         change = describe_change(found["signature"], identity["resume_signature"])
         if change is not None and trainer.strategy.is_primary:

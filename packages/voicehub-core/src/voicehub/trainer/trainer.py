@@ -155,7 +155,7 @@ class Trainer:
         self.custom_loss = make_custom_loss(compute_loss_func, self.adapter, self.args)
         self.state = TrainerState(
             is_world_process_zero=self.strategy.is_primary,
-            is_local_process_zero=self.strategy.is_primary,
+            is_local_process_zero=self.strategy.is_local_primary,
         )
         self.control = TrainerControl()
         self.averaging = EMACallback(self.args) if self.args.ema_decay is not None else None
