@@ -24,6 +24,7 @@ def _spec(
         architectures=architectures,
         config_class=f"voicehub_asr_ctc.config:{config_class}",
         experiment_factory=_EXPERIMENT,
+        smoke_factory="voicehub_asr_ctc.smoke:tiny_settings",
         training_default_model_name_or_path=more.get("start_from"),
     )
 

@@ -42,6 +42,14 @@ def train(
     rdzv_endpoint: Annotated[
         str | None, typer.Option(help="With --print-launch: HOST:PORT where nodes meet.")
     ] = None,
+    smoke: Annotated[
+        bool,
+        typer.Option(
+            "--smoke",
+            help="Train, save, resume, evaluate, sample, export and load again: a few updates in "
+            "tiny shapes on a CPU, in a directory that is deleted afterwards.",
+        ),
+    ] = False,
     json_: JsonOption = False,
 ) -> None:
     """Train PRESET. `voicehub presets` lists what there is."""
@@ -64,6 +72,12 @@ def train(
             "--nproc, --nnodes and --rdzv-endpoint belong to --print-launch. To run on several "
             "processes: voicehub launch --nproc N -- train PRESET."
         )
+    if smoke:
+        from voicehub.cli.smoke import run_smoke
+
+        done = run_smoke(preset, overrides or [], json_mode=json_)
+        finish({"smoke": done.as_dict()}, json_mode=json_, human=f"\n{done.text()}")
+        return
     composition = compose_preset(preset, overrides or [])
     if composition.stages:
         _train_chain(composition, dry_run=dry_run, json_mode=json_)

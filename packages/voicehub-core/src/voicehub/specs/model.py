@@ -32,7 +32,7 @@ _NAME_TUPLES = (
     "architectures",
     "aliases",
 )
-_REFERENCES = ("adapter_factory", "config_class", "experiment_factory")
+_REFERENCES = ("adapter_factory", "config_class", "experiment_factory", "smoke_factory")
 
 
 class TrainingRecipeKind(str, Enum):
@@ -66,6 +66,9 @@ class ModelTrainingSpec:
         architectures: transformers class names, to infer the type of a plain checkpoint.
         adapter_factory, config_class, experiment_factory: Lazy ``"module:attribute"`` references
             to the adapter factory, the RunConfig subclass and the ``voicehub train`` factory.
+        smoke_factory: Lazy reference to ``factory(values, directory)``: given a preset as
+            composed, it makes what a smoke run needs (data, tiny checkpoints) in the directory and
+            returns the overrides ``key=value`` that use it with tiny shapes.
         training_default_model_name_or_path: Checkpoint to start from when none is named.
     """
 
@@ -91,6 +94,7 @@ class ModelTrainingSpec:
     adapter_factory: str | None = None
     config_class: str | None = None
     experiment_factory: str | None = None
+    smoke_factory: str | None = None
     training_default_model_name_or_path: str | None = None
 
     def __post_init__(self) -> None:
