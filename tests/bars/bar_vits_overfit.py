@@ -78,6 +78,14 @@ def rows_of(trainer: Any) -> dict[int, dict[str, Any]]:
     }
 
 
+def with_backward_text(dataset: Any) -> Any:
+    """The same recordings beside their texts read backwards."""
+    from voicehub_vits.data import VitsDataset
+
+    labels = [item._replace(input_ids=item.input_ids[::-1]) for item in dataset.labels]
+    return VitsDataset(list(dataset.rows), labels, dataset.preparation)
+
+
 def differing_steps(
     manifest: Path, run: Path, steps: list[int], curve: dict[int, dict[str, Any]]
 ) -> list[str]:
@@ -121,12 +129,14 @@ def vits_overfit(scratch: Path) -> Outcome:
             control.should_save = control.should_save or state.global_step in saved
 
     run = scratch / "run"
-    trainer, _ = build(manifest, run, [Saves()])
+    trainer, experiment = build(manifest, run, [Saves()])
     before = trainer.evaluate()["eval_loss/mel"]
     began = time.perf_counter()
     trainer.train()
     minutes = (time.perf_counter() - began) / 60.0
-    after = trainer.evaluate()["eval_loss/mel"]
+    final = trainer.evaluate()
+    after, kl = final["eval_loss/mel"], final["eval_loss/kl"]
+    backward = trainer.evaluate(with_backward_text(experiment.train_dataset))["eval_loss/kl"]
     curve = rows_of(trainer)
     late = [row[LOSS] for step, row in curve.items() if step > STEPS // 2]
     apart = differing_steps(manifest, run, saved, curve)
@@ -141,6 +151,7 @@ def vits_overfit(scratch: Path) -> Outcome:
     figure = (
         f"mel L1 {before:.3f} -> {after:.3f} (-{100 * fall:.0f} %) in {STEPS} steps, "
         f"{minutes:.1f} min; discriminators {min(late):.2f} to {max(late):.2f}; "
-        f"{RESUMPTIONS} resumptions, {len(apart)} steps differ"
+        f"{RESUMPTIONS} resumptions, {len(apart)} steps differ; KL of the texts {kl:.2f}, read "
+        f"backwards {backward:.2f}"
     )
     return Outcome(figure, passed, {"differing": apart, "saved": saved})

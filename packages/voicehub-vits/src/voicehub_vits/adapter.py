@@ -16,6 +16,7 @@ from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub_vits import objective
 from voicehub_vits.config import LossWeights
 from voicehub_vits.features import Spectrogram
+from voicehub_vits.losses.recipe import recipe_losses
 from voicehub_vits.model import VitsTTS
 from voicehub_vits.network.generator import Rendered, render
 from voicehub_vits.network.layout import train_channels_last
@@ -75,6 +76,7 @@ class VitsAdapter(TrainingAdapter):
         if self.is_ready:
             return
         super().setup()
+        recipe_losses()  # one that is missing shows before a weight moves
         self.spectrogram = Spectrogram(self.model.acoustic)
         train_channels_last(self.model.model.duration_predictor)
 

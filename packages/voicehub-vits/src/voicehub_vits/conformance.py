@@ -54,7 +54,7 @@ def tiny_config(dropout: float = 0.0, **settings: Any) -> VitsModelConfig:
             "architecture": ARCHITECTURE,
             "training_acoustic_config": ACOUSTIC,
             "text": {"kind": "characters"},
-            "discriminator": {"width": 0.01},
+            "discriminator": {"width": 0.01, "periods": [2, 3]},
             "dropout": {f"{name}_dropout": dropout for name in rates},
             **settings,
         }

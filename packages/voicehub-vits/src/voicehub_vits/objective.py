@@ -16,16 +16,8 @@ from torch import Tensor
 from torch.nn.utils import parametrize
 
 from voicehub_vits.features import Spectrogram
-from voicehub_vits.losses import (
-    DiscriminatorLoss,
-    deterministic_duration_loss,
-    discriminator_loss,
-    feature_matching_loss,
-    generator_loss,
-    kl_divergence,
-    mel_l1,
-    stochastic_duration_loss,
-)
+from voicehub_vits.losses import DiscriminatorLoss
+from voicehub_vits.losses.recipe import recipe_losses
 from voicehub_vits.network.durations import stochastic_nll, stochastic_sample
 from voicehub_vits.network.generator import Rendered, cut
 
@@ -36,7 +28,9 @@ def judge_apart(discriminator: Any, real: Tensor, rendered: Tensor) -> Discrimin
     """The discriminators' loss on both kinds of audio, each (B, 1, samples), in one pass."""
     count = real.shape[0]
     logits, _ = discriminator(torch.cat([real, rendered.detach()]))
-    return discriminator_loss([part[:count] for part in logits], [part[count:] for part in logits])
+    return recipe_losses().discriminator(
+        [part[:count] for part in logits], [part[count:] for part in logits]
+    )
 
 
 def adversarial_terms(discriminator: Any, real: Tensor, rendered: Tensor) -> Terms:
@@ -46,8 +40,8 @@ def adversarial_terms(discriminator: Any, real: Tensor, rendered: Tensor) -> Ter
             _, real_maps = discriminator(real)
         logits, maps = discriminator(rendered)
     return {
-        "adversarial": generator_loss(logits).loss,
-        "feature_matching": feature_matching_loss(real_maps, maps),
+        "adversarial": recipe_losses().generator(logits).loss,
+        "feature_matching": recipe_losses().feature_matching(real_maps, maps),
     }
 
 
@@ -60,7 +54,7 @@ def reconstruction_terms(
         terms["mel"] = mel_distance(spectrogram, rendered.audio, inputs)
     terms["duration"] = duration_term(model, rendered, inputs)
     shares = per_utterance(rendered.frame_mask)
-    total, count = kl_divergence(
+    total, count = recipe_losses().kl(
         rendered.flowed,
         rendered.posterior_logs,
         rendered.prior_means,
@@ -75,7 +69,7 @@ def mel_distance(spectrogram: Spectrogram, audio: Tensor, inputs: Mapping[str, A
     """L1 between the log-mels of rendered segments (B, 1, samples) and of the recordings."""
     made = spectrogram(audio[:, 0])
     segment = cut(inputs["spectrogram"], inputs["segment_starts"], made.shape[2])
-    return mel_l1(made, spectrogram.mel(segment))
+    return recipe_losses().mel(made, spectrogram.mel(segment))
 
 
 def duration_term(model: Any, rendered: Rendered, inputs: Mapping[str, Any]) -> Tensor:
@@ -85,10 +79,10 @@ def duration_term(model: Any, rendered: Rendered, inputs: Mapping[str, Any]) -> 
     if model.config.use_stochastic_duration_prediction:
         noise = inputs["duration_noise"]
         sums = stochastic_nll(*arguments, rendered.durations, noise, rendered.conditioning)
-        total, count = stochastic_duration_loss(sums * shares.amax((1, 2)), shares)
+        total, count = recipe_losses().stochastic_duration(sums * shares.amax((1, 2)), shares)
     else:
         predicted = model.duration_predictor(*arguments[1:], rendered.conditioning)
-        total, count = deterministic_duration_loss(predicted, rendered.durations, shares)
+        total, count = recipe_losses().deterministic_duration(predicted, rendered.durations, shares)
     return total / count
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from voicehub_vits.losses.monotonic_alignment import dense_path, maximum_path
+from voicehub_vits.losses.monotonic_alignment import dense_path
+from voicehub_vits.losses.recipe import recipe_losses
 from voicehub_vits.network.alignment import gaussian_scores
 
 
@@ -90,7 +91,8 @@ def align(
 ) -> Tensor:
     """Return the token of each frame, int64 (B, frames), -1 in the padding; no gradient."""
     scores = gaussian_scores(flowed, means, logs)
-    return maximum_path(scores, text_lengths, frame_lengths)
+    found: Tensor = recipe_losses().maximum_path(scores, text_lengths, frame_lengths)
+    return found
 
 
 def encode_text(
