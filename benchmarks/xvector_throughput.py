@@ -12,7 +12,7 @@ above that of the bucketed batches. Nothing is kept between epochs: every epoch 
 features anew. The ways are interleaved: in every round each trains one epoch, in turning order;
 figures are medians over the rounds, ratios those of ratios within a round.
 
-Run it alone with ``python benchmarks/xvector_throughput.py DATA [--rounds 3 --json]`` (DATA: a
+Run it alone with ``python benchmarks/xvector_throughput.py DATA [--rounds 5 --json]`` (DATA: a
 folder with fsdd's manifests).
 """
 
@@ -199,7 +199,7 @@ def measure(bench: Bench, rounds: int) -> dict[str, Any]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="One epoch of a speaker model, several ways.")
     parser.add_argument("data", type=Path, help="folder of fsdd")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:

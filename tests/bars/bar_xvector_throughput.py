@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,8 @@ def xvector_throughput(scratch: Path) -> Outcome:
         text=True,
         check=False,
         cwd=scratch,
+        # Threads that wait by spinning slow a busy machine down; `voicehub` sets the same.
+        env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ},
     )
     if result.returncode != 0:
         raise RuntimeError(result.stderr.strip()[-2000:])
