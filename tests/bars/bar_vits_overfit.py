@@ -13,7 +13,7 @@ from typing import Any
 from barkit import Outcome, bar, shared_data
 
 SECONDS_OF_SPEECH = 60.0
-STEPS = 700
+STEPS = 450
 MINUTES = 15.0
 FALL = 0.5
 BAND = (0.5, 3.3)
