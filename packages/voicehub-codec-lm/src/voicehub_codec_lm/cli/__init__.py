@@ -1,0 +1,1 @@
+"""``voicehub codec``."""

@@ -1,0 +1,20 @@
+"""Every layout holds what VoiceHub asks of every family."""
+
+from __future__ import annotations
+
+import pytest
+
+from voicehub.testing import CHECKS, run_check
+from voicehub_codec_lm.conformance import DelayCase, DepthCase, FlatCase
+
+
+@pytest.fixture(
+    scope="module", params=[FlatCase, DelayCase, DepthCase], ids=lambda case: case.model_type
+)
+def case(request):
+    return request.param()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_conformance(case, check, tmp_path):
+    run_check(case, check, tmp_path)
