@@ -203,3 +203,11 @@ def test_speech_is_cut_where_durations_run_away(task: Any) -> None:
         adapter.model.model.duration_predictor.flows[0].translate.sub_(6.0)
     sample = made._sample(0)
     assert len(sample.wave) <= 4 * len(sample.reference)
+
+
+@pytest.mark.parametrize("preset", ["tiny", "ljspeech", "mms-finetune"])
+def test_presets_compose(preset: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = run(["train", f"vits/{preset}", f"data.train={corpus / 'train.jsonl'}", "--dry-run"])
+    shown = capsys.readouterr().out
+    assert code == 0
+    assert "segment_size: 8192" in shown and "adam_beta1: 0.8" in shown
