@@ -158,7 +158,8 @@ def overlapped_share(scratch: Path) -> float:
     from voicehub.testing.ranks import run_on_ranks
 
     scratch.mkdir()
-    shares = run_on_ranks(2, trace, scratch)
+    more = ("training.strategy=ddp", "training.max_steps=8")
+    shares = run_on_ranks(2, trace, scratch, command(scratch / "run", *more)[2:])
     return float(min(shares))
 
 

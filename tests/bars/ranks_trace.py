@@ -9,10 +9,12 @@ from typing import Any
 
 import torch
 
-from voicehub.testing.cases import load_case
-from voicehub.testing.samples import draw_items
-from voicehub.testing.training import make_trainer
+from voicehub.cli.compose import compose_preset
+from voicehub.cli.run_request import RunRequest
+from voicehub.cli.training_run import build_experiment
+from voicehub.cli.validate import validate_run
 from voicehub.trainer.callbacks import TrainerCallback
+from voicehub.trainer.trainer import Trainer
 
 _BACKWARD, _MESSAGE = "autograd::engine::evaluate_function", "gloo:all_reduce"
 
@@ -33,13 +35,20 @@ class Profiled(TrainerCallback):
         self.profiler.export_chrome_trace(str(self.path))
 
 
-def trace(directory: Path) -> float:
-    """Train six updates and return the share of messages' time inside of backwards."""
+def trace(directory: Path, overrides: list[str]) -> float:
+    """Train asr-ctc/tiny and return the share of messages' time inside of backwards."""
     path = directory / f"trace-{os.environ['RANK']}.json"
-    case = load_case("ctc-logmel")
-    items = draw_items(case, 64, 3)
-    trainer = make_trainer(
-        case, items, directory / "run", strategy="ddp", max_steps=6, callbacks=[Profiled(path)]
+    composition = compose_preset("asr-ctc/tiny", overrides)
+    spec, config = validate_run(composition)
+    experiment = build_experiment(RunRequest(composition, spec, config, {}, json_mode=False))
+    trainer = Trainer(
+        model=experiment.model,
+        args=config.training,
+        data_collator=experiment.data_collator,
+        train_dataset=experiment.train_dataset,
+        training_adapter=experiment.adapter,
+        train_plan=experiment.train_plan,
+        callbacks=[Profiled(path)],
     )
     trainer.train()
     return share(json.loads(path.read_text())["traceEvents"])

@@ -14,10 +14,10 @@ def parameters(*sizes: int, dtype: torch.dtype = torch.float32) -> list[nn.Param
     return [nn.Parameter(torch.zeros(size, dtype=dtype)) for size in sizes]
 
 
-def test_buckets_hold_every_parameter_once_in_reverse_order() -> None:
+def test_buckets_hold_every_parameter_once_in_order() -> None:
     given = parameters(200_000, 10, 200_000, 3)
     cut = buckets._cut(given)
-    assert [p for bucket in cut for p in bucket.parameters] == given[::-1]
+    assert [p for bucket in cut for p in bucket.parameters] == given
     assert len(cut) > 1
 
 

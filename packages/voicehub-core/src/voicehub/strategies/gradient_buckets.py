@@ -7,12 +7,12 @@ phases and routes over shared modules, freezes some of them in a phase, and a ra
 micro-batch at all in the last window of an epoch. Bare parameters with a hook each carry all that.
 
 One ``begin`` ... ``finish`` reduces the gradients of one phase once a window. Parameters are cut
-into buckets in the reverse of their order, which is about the order in which a backward reaches
-them. Once ``arm``ed, for the last backward of the window, a bucket is sent as soon as it is
-complete and all buckets before it were sent, so that every rank sends the same buckets in the same
-order whatever its graph looked like; ``finish`` sends the rest. Each message ends with one number
-for each parameter that says whether this rank has a gradient: one that no rank used keeps None, as
-it would with a single process, and no rank waits for what another did not use.
+into buckets in the order in which the phase's first backward reached them on rank 0. Once
+``arm``ed, for the last backward of the window, a bucket is sent as soon as it is complete and all
+buckets before it were sent, so that every rank sends the same buckets in the same order whatever
+its graph looked like; ``finish`` sends the rest. Each message ends with one number for each
+parameter that says whether this rank has a gradient: one that no rank used keeps None, as it would
+with a single process, and no rank waits for what another did not use.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ class GradientBuckets:
     def __init__(self, world: World) -> None:
         self._world = world
         self._layouts: dict[tuple[int, ...], list[_Bucket]] = {}
+        self._unordered: set[tuple[int, ...]] = set()  # whose first backward is still to come
+        self._key: tuple[int, ...] = ()
+        self._arrivals: list[nn.Parameter] = []
         self._hooked: set[nn.Parameter] = set()
         self._current: list[_Bucket] | None = None
         self._home: dict[nn.Parameter, _Bucket] = {}
@@ -61,9 +64,11 @@ class GradientBuckets:
 
     def begin(self, parameters: Sequence[nn.Parameter]) -> None:
         """Take up the parameters whose gradients the next ``finish`` reduces."""
-        key = tuple(map(id, parameters))
+        self._key = key = tuple(map(id, parameters))
+        self._arrivals = []
         if key not in self._layouts:
             self._layouts[key] = _cut(parameters)
+            self._unordered.add(key)
             for parameter in parameters:
                 if parameter not in self._hooked and parameter.is_leaf:
                     self._hooked.add(parameter)
@@ -97,6 +102,8 @@ class GradientBuckets:
                 "A parameter got a gradient after its sum over the ranks was sent: its backward "
                 "runs in several pieces. Use activation checkpointing with use_reentrant=False."
             )
+        if self._key in self._unordered:
+            self._arrivals.append(parameter)  # type: ignore[arg-type]
         bucket.missing -= 1
         if bucket.missing == 0:
             self._send_complete()
@@ -124,16 +131,28 @@ class GradientBuckets:
             assert bucket.message is not None
             _unpack(bucket.parameters, bucket.message)
             bucket.message = bucket.work = None
+        if self._key in self._unordered:
+            self._order(self._current)
         self._current, self._home = None, {}
+
+    def _order(self, buckets: list[_Bucket]) -> None:
+        """Cut anew, in the order in which gradients came on rank 0; what did not come is last."""
+        held = [p for bucket in buckets for p in bucket.parameters]
+        numbers = {parameter: number for number, parameter in enumerate(held)}
+        own = list(dict.fromkeys(numbers[p] for p in self._arrivals))
+        order = self._world.exchange(own, what="the order of gradients")[0]
+        self._unordered.discard(self._key)
+        rest = sorted(set(range(len(held))).difference(order))
+        self._layouts[self._key] = _cut([held[number] for number in (*order, *rest)])
 
 
 def _cut(parameters: Sequence[nn.Parameter]) -> list[_Bucket]:
-    """Cut parameters into buckets of one dtype and device each, in reverse order."""
+    """Cut parameters into buckets of one dtype and device each, in their order."""
     nbytes = sum(p.numel() * p.element_size() for p in parameters)
     limit = min(max(nbytes // _WANTED, _SMALLEST), _LARGEST)
     buckets: list[_Bucket] = []
     open_buckets: dict[tuple[torch.dtype, torch.device], tuple[_Bucket, int]] = {}
-    for parameter in reversed(parameters):
+    for parameter in parameters:
         kind = (parameter.dtype, parameter.device)
         bucket, held = open_buckets.get(kind, (None, 0))
         if bucket is None or held >= limit:
