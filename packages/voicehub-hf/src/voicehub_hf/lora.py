@@ -1,4 +1,4 @@
-"""Low-rank adapters (Hu et al. 2021) on speech encoders with and without a CTC head, by peft."""
+"""Low-rank adapters (Hu et al. 2021) by peft: on speech encoders, CTC models, language models."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from voicehub_hf.wavlm_attention import call_attention_projections, restore_atte
 
 if TYPE_CHECKING:
     from peft import PeftModel
+
+#: Query and value projections of decoders that generate; their heads are no part of this.
+_DECODER_TARGETS = ("q_proj", "v_proj")
 
 
 def add_lora(
@@ -35,7 +38,8 @@ def add_lora(
     loaded adapters (``merge_and_unload``) before use.
 
     Args:
-        model: One of the five CTC models, or an encoder without a head.
+        model: One of the five CTC models, an encoder without a head, or a decoder that generates
+            (Llama and its like, MusicGen, CSM).
         rank: r; each adapted layer gains r * (inputs + outputs) parameters.
         alpha: The update is scaled by alpha / r.
         dropout: Dropout of the adapters' input.
@@ -106,12 +110,24 @@ def linear_module_suffixes(model: nn.Module) -> list[str]:
 
 def _adapted_parts(model: nn.Module) -> tuple[tuple[str, ...], str | None]:
     """Query and value projections of a model, and the name of its CTC head where it has one."""
-    architecture = type(unwrapped(model)).__name__
+    plain = unwrapped(model)
+    architecture = type(plain).__name__
     for encoder in SPEECH_ENCODERS.values():
         if encoder.architecture == architecture:
             return encoder.lora_targets, None
+    if _generates(plain):
+        return _DECODER_TARGETS, None
     entry = ctc_encoder(model)
     return entry.lora_targets, entry.head_name
+
+
+def _generates(model: Any) -> bool:
+    """Whether it is a decoder of transformers with the usual names of projections."""
+    can = getattr(model, "can_generate", None)
+    if not (callable(can) and can()):
+        return False
+    names = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+    return names >= set(_DECODER_TARGETS)
 
 
 def _check_targets(model: nn.Module, config: Any, head_name: str | None) -> None:
