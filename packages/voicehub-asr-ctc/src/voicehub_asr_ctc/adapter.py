@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.adapters.outputs import SpeechTrainingOutput
 from voicehub.errors import DataError
+from voicehub.kernels import Loss, load_loss
 from voicehub.specs.model import ModelTrainingSpec
 from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub_asr_ctc.data.collate import OBJECTIVE_KEYS
@@ -18,7 +19,6 @@ from voicehub_asr_ctc.decoding import greedy
 from voicehub_asr_ctc.decoding.forced import minimum_frames
 from voicehub_asr_ctc.forward import run_apart, run_together
 from voicehub_asr_ctc.log_mel_model import LogMelCTC
-from voicehub_asr_ctc.losses import ctc_loss
 from voicehub_asr_ctc.metrics import EvaluationRow, error_rates
 from voicehub_asr_ctc.pretrained_model import TransformersCTC
 
@@ -43,6 +43,7 @@ class CTCAdapter(TrainingAdapter):
     def __init__(self, model: Any, spec: ModelTrainingSpec) -> None:
         super().__init__(model, spec)
         self.blank_share: float | None = None
+        self._ctc_loss: Loss | None = None
         self._weight = 0.0
         self._thaw_step = 0
         self._held: list[nn.Parameter] | None = None
@@ -54,6 +55,7 @@ class CTCAdapter(TrainingAdapter):
         if self.is_ready:
             return
         super().setup()
+        self._ctc_loss = load_loss("asr_ctc.ctc")
         if isinstance(self.model, LogMelCTC):
             self._weight = self.model.config.intermediate_weight
         if isinstance(self.model, TransformersCTC) and self.model.config is not None:
@@ -79,7 +81,7 @@ class CTCAdapter(TrainingAdapter):
 
     def training_step_loss(self, inputs: Any, phase: TrainingPhaseSpec) -> SpeechTrainingOutput:
         """Return the mean over utterances of the CTC loss a label."""
-        assert self.context is not None
+        assert self.context is not None and self._ctc_loss is not None
         training = self.context.is_training
         if training:
             self._hold_encoder(self.context.step or 0)
@@ -95,12 +97,12 @@ class CTCAdapter(TrainingAdapter):
             "exclude_unalignable": not training,
             "ids": ids,
         }
-        final = ctc_loss(logits, *targets, **options)
+        final = self._ctc_loss(logits, *targets, **options)
         if training and (self.context.step or 0) % BLANK_SHARE_EVERY == 0:
             self.blank_share = _blank_share(logits, frames, options["blank"])
         loss, losses = final.loss, {}
         if half_way is not None and self._weight:
-            middle = ctc_loss(half_way, *targets, **options).loss
+            middle = self._ctc_loss(half_way, *targets, **options).loss
             loss = (1.0 - self._weight) * final.loss + self._weight * middle
             losses = {"loss": loss, "final": final.loss, "half_way": middle}
         return SpeechTrainingOutput(
