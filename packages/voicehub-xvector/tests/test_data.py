@@ -20,7 +20,7 @@ from voicehub_xvector.class_map import (
     remap_classes,
     save_classes,
 )
-from voicehub_xvector.config import LogMelFeaturesConfig, XVectorDataConfig
+from voicehub_xvector.config import LogMelFeaturesConfig, LogMelRunConfig, XVectorDataConfig
 from voicehub_xvector.data import XVectorCollator, XVectorDataset, speaker_split
 from voicehub_xvector.data.hard_prototypes import HardPrototypesPlan, NeighbourUpdate
 from voicehub_xvector.front_ends import build_features
@@ -126,6 +126,21 @@ def test_pieces_depend_on_the_draw_alone(voice_corpus):
         assert first.seconds <= plan.chunk_seconds_of(1, index) + 1e-4
         other = data.get_item(index, SampleKey(4, 2, index, index))
         assert not torch.equal(first.prepared.rows[:5], other.prepared.rows[:5])
+
+
+def test_short_recordings_are_repeated_where_lengths_must_be_equal(voice_corpus):
+    path = voice_corpus(12)
+    data, _ = dataset_of(path, speeds=(0.9, 1.1), fills_pieces=True)
+    data.cut_by(RandomChunkPlan(data.planning_durations, (0.5, 0.5), 4.0, 8))
+    items = [data.get_item(i, SampleKey(0, 0, i, i)) for i in range(len(data))]
+    assert {item.prepared.valid for item in items} == {FRONT_END.log_mel.num_frames(8000)}
+
+
+def test_ecapa_is_refused_whole_recordings(voice_corpus, run_values, tmp_path):
+    values = run_values(voice_corpus(24), None, tmp_path)
+    values["model"]["head"] = {"kind": "ecapa"}
+    with pytest.raises(ValueError, match="pieces of equal length"):
+        LogMelRunConfig.model_validate(values)
 
 
 def test_pieces_of_long_recordings_are_decoded_alone(tmp_path):

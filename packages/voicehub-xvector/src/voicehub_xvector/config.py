@@ -247,6 +247,17 @@ class XVectorRunConfig(RunConfig):
                 raise ValueError(f"training.{name} is not read here: set {home} instead")
         return self
 
+    @model_validator(mode="after")
+    def _ecapa_gets_pieces(self) -> Self:
+        """Its batch normalisation needs a batch, and its convolutions need equal lengths."""
+        ecapa = isinstance(getattr(self.model, "head", None), EcapaConfig)
+        if ecapa and isinstance(self.data.sampler, BucketedConfig):
+            raise ValueError(
+                "an ECAPA head trains on pieces of equal length: set data.sampler.kind to "
+                "random-chunk, class-weighted or hard-prototypes"
+            )
+        return self
+
 
 class LogMelRunConfig(XVectorRunConfig):
     """A run on log-mel features."""

@@ -19,6 +19,7 @@ from voicehub_xvector.data.hard_prototypes import HardPrototypesPlan, NeighbourU
 from voicehub_xvector.data.plans import evaluation_plan, training_plan
 from voicehub_xvector.embedder import XVectorModel
 from voicehub_xvector.front_ends import FrontEnd, build_features
+from voicehub_xvector.head_config import EcapaConfig
 from voicehub_xvector.health import EmbeddingMonitor, doubts
 from voicehub_xvector.model import EncoderXVector, LogMelXVector
 
@@ -148,6 +149,7 @@ def _dataset(
         speeds=config.data.speed_speakers if training else (),
         augment=audio_augmentation(augment) if training else None,
         spec_augment=feature_augmentation(augment) if training else None,
+        fills_pieces=isinstance(config.model.head, EcapaConfig),
         cache_bytes=int((config.data.cache_megabytes << 20) * share),
     )
 

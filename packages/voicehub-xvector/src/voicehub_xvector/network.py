@@ -108,26 +108,29 @@ class EncoderNetwork(nn.Module):
         inputs = input_values if input_features is None else input_features
         assert inputs is not None
         if self.runs_apart:
-            return apart(
-                lambda rows, size: self._embed(
-                    inputs[rows, :size],
-                    lengths[rows],
-                    _part(time_mask, rows),
-                    _part(feature_mask, rows),
-                ),
-                lengths,
-            )
-        return self._embed(inputs, lengths, time_mask, feature_mask)
+            fused, frames = self._fused_apart(inputs, lengths, time_mask, feature_mask)
+        else:
+            fused, frames = self.fused(inputs, lengths, time_mask, feature_mask)
+        return self.embed_fused(fused, frames)
 
-    def _embed(
+    def _fused_apart(
         self,
         inputs: Tensor,
         lengths: Tensor,
         time_mask: Tensor | None,
         feature_mask: Tensor | None,
-    ) -> Tensor:
-        fused, frames = self.fused(inputs, lengths, time_mask, feature_mask)
-        return self.embed_fused(fused, frames)
+    ) -> tuple[Tensor, Tensor]:
+        """Encode utterances of unequal length apart, then pad what comes out."""
+        pieces, order = [], []
+        for length, rows in equal_lengths(lengths).items():
+            chosen = torch.tensor(rows, device=lengths.device)
+            masks = (_part(time_mask, chosen), _part(feature_mask, chosen))
+            pieces.append(self.fused(inputs[chosen, :length], lengths[chosen], *masks)[0])
+            order += rows
+        longest = max(piece.shape[1] for piece in pieces)
+        padded = [nn.functional.pad(p, (0, 0, 0, longest - p.shape[1])) for p in pieces]
+        frames = output_lengths(self.encoder_config, lengths)
+        return torch.cat(padded)[_inverse(order, lengths.device)], frames
 
     def embed_fused(self, fused: Tensor, frames: Tensor) -> Tensor:
         """Return the embeddings (B, D) of fused features (B, T, F) with valid frames (B,)."""
@@ -182,9 +185,7 @@ def apart(embed: Any, lengths: Tensor) -> Tensor:
     Returns:
         (B, D), in the order of the rows.
     """
-    groups: dict[int, list[int]] = {}
-    for row, length in enumerate(lengths.tolist()):
-        groups.setdefault(length, []).append(row)
+    groups = equal_lengths(lengths)
     if len(groups) == 1:
         embedded: Tensor = embed(slice(None), next(iter(groups)))
         return embedded
@@ -192,9 +193,21 @@ def apart(embed: Any, lengths: Tensor) -> Tensor:
         embed(torch.tensor(rows, device=lengths.device), length) for length, rows in groups.items()
     ]
     order = [row for rows in groups.values() for row in rows]
-    back = torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=lengths.device)
-    return torch.cat(pieces)[back]
+    return torch.cat(pieces)[_inverse(order, lengths.device)]
 
 
-def _part(mask: Tensor | None, rows: Any) -> Tensor | None:
+def equal_lengths(lengths: Tensor) -> dict[int, list[int]]:
+    """Rows of each length."""
+    groups: dict[int, list[int]] = {}
+    for row, length in enumerate(lengths.tolist()):
+        groups.setdefault(length, []).append(row)
+    return groups
+
+
+def _inverse(order: list[int], device: torch.device) -> Tensor:
+    """Where to find row 0, 1, … of what was put in this order."""
+    return torch.tensor(sorted(range(len(order)), key=order.__getitem__), device=device)
+
+
+def _part(mask: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if mask is None else mask[rows]

@@ -52,7 +52,7 @@ class RandomChunkConfig(_Chunked):
         max_padded_seconds: cap on pieces x longest, in seconds.
         max_batch_size: cap on pieces.
         chunk_seconds: shortest and longest piece; one length is drawn for a batch. Shorter
-            recordings are taken whole.
+            recordings are taken whole; for an ECAPA head they are repeated to that length.
     """
 
     kind: Literal["random-chunk"] = "random-chunk"

@@ -60,6 +60,8 @@ class XVectorDataset:
         speeds: other speeds, each of which makes new speakers.
         augment: of the audio; None for none.
         spec_augment: masks over features, for front ends that mask features.
+        fills_pieces: a recording that is shorter than its piece is repeated until it fills it, for
+            networks that need equal lengths.
         cache_bytes: memory for what is kept, in each worker.
     """
 
@@ -72,9 +74,11 @@ class XVectorDataset:
         speeds: Sequence[float] = (),
         augment: Augmentation | None = None,
         spec_augment: SpecAugment | None = None,
+        fills_pieces: bool = False,
         cache_bytes: int = 0,
     ) -> None:
         self.front_end = front_end
+        self.fills_pieces = fills_pieces
         self.speeds = (1.0, *speeds)
         self.chunks: RandomChunkPlan | None = None
         self.augment = augment
@@ -157,7 +161,8 @@ class XVectorDataset:
         if speed != 1.0:
             audio = resample(audio, round(rate * speed), rate)
         if wanted is not None:
-            audio = audio[: round(wanted * rate)]
+            samples = round(wanted * rate)
+            audio = np.resize(audio, samples) if self.fills_pieces else audio[:samples]
         if key is not None and self.augment is not None:
             audio = self.augment.apply(audio, rate, key, name)
         return audio
@@ -189,6 +194,7 @@ class XVectorDataset:
             "classes_sha256": digest.hexdigest(),
             "front_end": self.front_end.fingerprint(),
             "chunks": self.chunks is not None,
+            "fills_pieces": self.fills_pieces,
             "audio_augment": None if self.augment is None else self.augment.fingerprint(),
             "spec_augment": None if self.spec_augment is None else self.spec_augment.fingerprint(),
         }
