@@ -149,6 +149,24 @@ def test_ecapa_loads_in_speechbrain(features, tmp_path):
     torch.testing.assert_close(got.detach(), expected, rtol=1e-6, atol=1e-6)
 
 
+def test_ecapa_trains_on_short_recordings(voice_corpus, run_values, trainer_of, tmp_path):
+    values = run_values(
+        voice_corpus(24), None, tmp_path, max_steps=2, logging_steps=1, learning_rate=1e-3
+    )
+    values["model"]["head"] = ECAPA
+    values["model"]["features"] = {"kind": "fbank", "n_mels": 20}
+    values["data"]["sampler"] = {
+        "kind": "random-chunk", "chunk_seconds": [0.4, 0.5], "max_padded_seconds": 4,
+        "max_batch_size": 8,
+    }  # fmt: skip
+    trainer = trainer_of(values)
+    trainer.train()
+    losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    assert len(losses) == 2 and np.isfinite(losses).all()
+    means = [m.running_mean for m in trainer.adapter.module.modules() if hasattr(m, "running_mean")]
+    assert all(mean.abs().sum() > 0 for mean in means)
+
+
 # -- starting from other weights -----------------------------------------------------------------
 
 
