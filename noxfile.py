@@ -95,9 +95,9 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Side-by-side measurements: start-up, and overhead per training step."""
+    """Side-by-side measurements: start-up, overhead per step, losses, steps of families."""
     python = prepare(session, "bench")
-    for name in ("startup", "trainer_overhead"):
+    for name in ("startup", "trainer_overhead", "losses", "vits_step"):
         session.run(python, f"benchmarks/{name}.py", *session.posargs, external=True)
 
 

@@ -70,21 +70,31 @@ def test_large_scores_lose_no_frame() -> None:
     assert torch.equal(run(scores, *sizes), maximum_path(scores.double(), *sizes))
 
 
+def job(kernel: str, warps: int, architecture: int, dtype: str = "fp32", **constants: int) -> Job:
+    """Sizes and strides of 1 are constants to the compiler, as at a launch."""
+    pointers = {"scores": f"*{dtype}", **STRIDES} if kernel == "_forward" else {"index": "*i64"}
+    types = {**pointers, **LENGTHS, **SIZES}
+    return Job(f"{MODULE}:{kernel}", types, constants, warps, architecture)
+
+
 def jobs() -> list[Job]:
-    """Every shipped configuration: text sizes, score dtypes, unit strides as the compiler sees."""
+    """Every shipped configuration: text sizes, score dtypes, unit strides, one position."""
     found = []
+    ones = dict.fromkeys([*STRIDES, *SIZES], 1)
     for architecture in ARCHITECTURES:
         for block, warps in _triton.WARPS.items():
-            for dtype in ("fp32", "fp64", "fp16", "bf16"):
-                types = {"scores": f"*{dtype}", **LENGTHS, **STRIDES, **SIZES}
-                constants = {"BLOCK": block}
-                found.append(Job(f"{MODULE}:_forward", types, constants, warps, architecture))
-            for unit in ("text_stride", "frame_stride"):
-                types = {"scores": "*fp32", **LENGTHS, **STRIDES, **SIZES}
-                constants = {"BLOCK": block, unit: 1}
-                found.append(Job(f"{MODULE}:_forward", types, constants, warps, architecture))
-        types = {**LENGTHS, "index": "*i64", **SIZES}
-        found.append(Job(f"{MODULE}:_backtrack", types, {}, 1, architecture))
+            own = (warps, architecture)
+            found += [
+                job("_forward", *own, dtype, BLOCK=block)
+                for dtype in ("fp32", "fp64", "fp16", "bf16")
+            ]
+            found += [
+                job("_forward", *own, BLOCK=block, **{unit: 1})
+                for unit in ("text_stride", "frame_stride")
+            ]
+        found.append(job("_forward", 1, architecture, BLOCK=128, **ones))
+        found.append(job("_backtrack", 1, architecture))
+        found.append(job("_backtrack", 1, architecture, **dict.fromkeys(SIZES, 1)))
     return found
 
 
