@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from barkit import Outcome, bar, shared_data
+from barkit import Outcome, Skipped, bar, shared_data
 
 KILLS, STEPS = 20, 400
 SHARE = 0.9
@@ -183,3 +183,28 @@ def fsdp_memory(scratch: Path) -> Outcome:
     figure += f"({megabytes['fsdp']:.1f} of {megabytes['ddp']:.1f} MiB); "
     figure += f"the process grows by {ratios['resident']:.3f} of what it grows by under ddp"
     return Outcome(figure, max(ratios.values()) <= MEMORY, ratios)
+
+
+@bar("ranks-gpu", "two GPUs make the updates of one, float32 <= 1e-4 and bf16 <= 2e-2 apart")
+def ranks_gpu(scratch: Path) -> Outcome:
+    import torch
+    from ranks_training import gpu_updates
+
+    from voicehub.testing.ranks import RankPool
+
+    if torch.cuda.device_count() < 2:
+        raise Skipped("needs two CUDA devices")
+    figures, passed = [], True
+    for bf16, limit in ((False, 1e-4), (True, 2e-2)):
+        alone, _ = gpu_updates(scratch / f"one-{bf16}", "torch", 2, bf16)
+        for strategy in ("ddp", "fsdp"):
+            pool = RankPool(2)
+            change, speed = pool.run(
+                gpu_updates, scratch / f"{strategy}-{bf16}", strategy, 1, bf16
+            )[0]
+            pool.close()
+            gap = float((change - alone).norm() / alone.norm())
+            passed &= gap <= limit
+            kind = "bf16" if bf16 else "float32"
+            figures.append(f"{strategy} {kind} {gap:.1e} ({speed:.0f} samples/s)")
+    return Outcome(", ".join(figures), passed)

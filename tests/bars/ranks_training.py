@@ -41,10 +41,12 @@ class NoisyPoints:
 class Blocks(nn.Module):
     """A stack of blocks of equal width, with dropout."""
 
-    def __init__(self, width: int, depth: int) -> None:
+    def __init__(self, width: int, depth: int, dropout: float = 0.1) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, width), nn.Tanh(), nn.Dropout(0.1), nn.LayerNorm(width))
+            nn.Sequential(
+                nn.Linear(width, width), nn.Tanh(), nn.Dropout(dropout), nn.LayerNorm(width)
+            )
             for _ in range(depth)
         )
         self.output = nn.Linear(width, 1)
@@ -120,6 +122,36 @@ def arguments(directory: Path, **settings: Any) -> TrainingArguments:
         logging_strategy="no",
         **settings,
     )
+
+
+def gpu_updates(
+    directory: Path, strategy: str, accumulation: int, bf16: bool
+) -> tuple[Tensor, float]:
+    """Change of the weights over three updates on a GPU, and samples a second of this process."""
+    torch.manual_seed(0)
+    model = Blocks(512, 8, dropout=0.0)
+    start = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    trainer = Trainer(
+        model=model,
+        args=TrainingArguments(
+            output_dir=str(directory),
+            strategy=strategy,
+            bf16=bf16,
+            optim="sgd",
+            learning_rate=0.1,
+            lr_scheduler_type="constant",
+            per_device_train_batch_size=16,
+            gradient_accumulation_steps=accumulation,
+            max_steps=3,
+            save_strategy="no",
+            logging_strategy="no",
+        ),
+        train_dataset=NoisyPoints(512, size=256),
+    )
+    speed = trainer.train().metrics["train_samples_per_second"]
+    whole = trainer.strategy.whole_tensor
+    end = torch.cat([whole(p).flatten().cpu() for p in trainer.graph.adapter.module.parameters()])
+    return (end - start).double(), speed
 
 
 class Slow(TrainerCallback):

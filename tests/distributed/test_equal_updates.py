@@ -9,9 +9,11 @@ import pytest
 import torch
 from rank_tasks import distance, make, result, train, weights
 
+from voicehub.specs.registry import get_training_spec as case_spec
+from voicehub.testing.cases import load_case
+from voicehub.testing.checks.processes import train_plans
 from voicehub.testing.ranks import run_on_ranks
 
-FLOAT64: dict[str, Any] = {"max_grad_norm": 0.05}
 #: Name to keywords of a run by ``world * accumulation`` micro-batches of 2 an update. 22 samples
 #: are 11 micro-batches: with two ranks the last window leaves one of them without any.
 RUNS: dict[str, dict[str, Any]] = {
@@ -97,3 +99,18 @@ def test_batch_statistics_are_each_micro_batchs_own(strategy: str, tmp_path: Pat
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert not torch.equal(first["norm.running_mean"], start["norm.running_mean"])
     assert torch.equal(first["never_used.weight"], start["never_used.weight"])
+
+
+@pytest.mark.parametrize("model_type", ["ctc-logmel", "example-denoiser"])
+def test_families_train_shared_out(model_type: str, tmp_path: Path) -> None:
+    """The kit's ``two_processes`` is under ddp; under fsdp the weights are the same."""
+    case = load_case(model_type)
+    runs = [("adamw", torch.float64, 1e-2)]
+    found = {
+        strategy: run_on_ranks(
+            2, train_plans, case, case_spec(model_type), tmp_path / strategy, runs, strategy
+        )[0][0]
+        for strategy in ("ddp", "fsdp")
+    }
+    for name, value in found["ddp"].items():
+        torch.testing.assert_close(found["fsdp"][name], value, rtol=1e-9, atol=1e-12)
