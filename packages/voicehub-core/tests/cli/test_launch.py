@@ -83,6 +83,15 @@ def test_the_printed_command_is_the_same_configuration(cli: Run, work: Path) -> 
     assert not (work / "runs").exists()
 
 
+def test_the_smoke_form_of_the_command(cli: Run, work: Path) -> None:
+    outcome = cli("train", "toy/tiny", "data.scale=3", "--smoke", "--print-launch")
+    plan = parse_torchrun(shlex.split(outcome.stdout))
+    assert plan == LaunchPlan(("train", "toy/tiny", "data.scale=3", "--smoke"))
+    assert config_of(plan.words[:3])["data"]["scale"] == 3
+    several = cli("train", "toy/tiny", "--smoke", "--print-launch", "--nproc", "2")
+    assert several.code == 2 and "is one process" in several.stderr
+
+
 def test_a_chosen_strategy_and_resume_stay(cli: Run, work: Path) -> None:
     words = (*WORDS, "training.strategy=fsdp", "resume=true")
     command = cli("launch", "--nproc", "2", "--max-restarts", "1", "--print", "--", *words).stdout

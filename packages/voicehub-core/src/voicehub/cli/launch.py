@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from voicehub.cli.launch_files import JobRequest
     from voicehub.cli.launch_plan import LaunchPlan
 
+SMOKE = "--smoke"
 _JOB = "Job file"
 _TARGETS = ("sbatch", "skypilot", "dstack")
 
@@ -114,6 +115,10 @@ def settled(plan: LaunchPlan, *, check_here: bool = False, remote_too: bool = Fa
     from voicehub.models.assets import locate_assets, named_assets, require_assets
 
     composition = compose_preset(plan.preset, plan.overrides)
+    if SMOKE in plan.words:
+        if plan.world_size > 1:
+            raise UsageError(f"a smoke run ({SMOKE}) is one process: leave out --nproc, --nnodes.")
+        return plan  # data and shapes are made when it runs
     validated = validate_stages(composition) if composition.stages else [validate_run(composition)]
     configs = [config for _, config in validated]
     if check_here:

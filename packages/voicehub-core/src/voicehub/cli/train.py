@@ -54,14 +54,14 @@ def train(
 ) -> None:
     """Train PRESET. `voicehub presets` lists what there is."""
     from voicehub.cli.compose import compose_preset
-    from voicehub.cli.launch import finish_with_command, settled
+    from voicehub.cli.launch import SMOKE, finish_with_command, settled
     from voicehub.cli.launch_plan import LaunchPlan
     from voicehub.cli.run_record import config_as_yaml, hide_credentials
     from voicehub.cli.validate import validate_run
     from voicehub.models.assets import locate_assets, named_assets, require_assets
 
     if print_launch:
-        words = ("train", preset, *(overrides or []))
+        words = ("train", preset, *(overrides or []), *([SMOKE] if smoke else []))
         plan = settled(
             LaunchPlan(words, nproc, nnodes, rdzv_endpoint), check_here=True, remote_too=True
         )
