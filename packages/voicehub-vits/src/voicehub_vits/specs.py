@@ -73,6 +73,7 @@ VITS = ModelTrainingSpec(
     adapter_factory="voicehub_vits.adapter:create_adapter",
     config_class="voicehub_vits.config:VitsRunConfig",
     experiment_factory="voicehub_vits.experiment:build_experiment",
+    smoke_factory="voicehub_vits.smoke:tiny_settings",
     training_default_model_name_or_path="facebook/mms-tts-eng",
 )
 
