@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import time
 from importlib.resources import files
@@ -119,6 +120,9 @@ def differing_steps(
     f"within {BAND[0]:g} to {BAND[1]:g}, {RESUMPTIONS} resumptions bit-identical",
 )
 def vits_overfit(scratch: Path) -> Outcome:
+    # As the command line does: threads that wait by spinning slow a busy machine down tenfold.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
     from voicehub import TrainerCallback
 
     manifest = one_minute(shared_data("ljspeech"), scratch / "minute.jsonl")
