@@ -23,6 +23,7 @@ def _spec(
         prediction_keys=("predictions",),
         config_class=f"voicehub_xvector.config:{config_class}",
         experiment_factory=_EXPERIMENT,
+        smoke_factory="voicehub_xvector.smoke:tiny_settings",
         training_default_model_name_or_path=start_from,
     )
 
