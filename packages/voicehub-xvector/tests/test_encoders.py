@@ -258,3 +258,19 @@ def test_masks_hide_fused_features(encoder_checkpoint):
         assert fused[batch["time_mask"]].abs().sum() == 0
         assert fused.shape[1] == int(frames.max()) == batch["time_mask"].shape[1]
         assert not torch.equal(model.network(**batch), model.network(**plain))
+
+
+@pytest.mark.parametrize("kind", ["wavlm", "whisper"])
+def test_the_exported_program_gives_equal_embeddings(kind, encoder_checkpoint, tmp_path):
+    import json
+
+    layers = {"encoder_layers": 1} if kind == "whisper" else {"num_hidden_layers": 1}
+    model = build(encoder_checkpoint(kind, **layers), kind)
+    assert model.export_native(tmp_path)
+    program = torch.export.load(tmp_path / "embedder.pt2").module()
+    name = json.loads((tmp_path / "embedder.json").read_text())["inputs"]["rows"]["name"]
+    for waves in ([noise(6000, 1), noise(9000, 2), noise(7300, 3), noise(9000, 4)], [noise(5000)]):
+        batch = model.front_end.batch([model.front_end.prepare(wave) for wave in waves])
+        with torch.no_grad():
+            got = program(batch[name], batch["lengths"])
+        torch.testing.assert_close(got, model.embed(waves, 16000), rtol=1e-5, atol=1e-5)

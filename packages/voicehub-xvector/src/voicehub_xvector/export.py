@@ -88,8 +88,18 @@ class _OneLength(nn.Module):
         self.network.loss = nn.Identity()
         self.network.runs_apart = False
         self.input_name = input_name
+        # WavLM's attention guards against batches of one where it repeats its position bias.
+        self.adds_one = getattr(network, "entry", None) is not None and (
+            network.entry.model_type == "wavlm"
+        )
 
     def forward(self, rows: Tensor, lengths: Tensor) -> Tensor:
+        if not self.adds_one:
+            return self._embed(rows, lengths)
+        rows, lengths = torch.cat([rows, rows[:1]]), torch.cat([lengths, lengths[:1]])
+        return self._embed(rows, lengths)[:-1]
+
+    def _embed(self, rows: Tensor, lengths: Tensor) -> Tensor:
         embedded: Tensor = self.network(**{self.input_name: rows, "lengths": lengths})
         return embedded
 
