@@ -102,6 +102,8 @@ class TestC9:
             if path.is_file()
         }
         assert ("native_export/config.json" in commit.files) == (recipe == "wrapped")
+        has_state = recipe in ("gan", "wrapped")
+        assert ("recipe_state.safetensors" in commit.files) == has_state
         assert alerts(trainer) == []
 
     def test_C9_a_public_repository_only_when_asked(self, hub: Hub, tmp_path: Path) -> None:
