@@ -56,7 +56,7 @@ def execute(
 def test_its_own_tests_pass_the_kit_among_them(installed: tuple[Path, dict[str, str]]) -> None:
     done = execute(installed, "-m", "pytest", "-q", "-p", "no:cacheprovider", cwd="my-demo")
     assert done.returncode == 0, done.stdout[-4000:]
-    assert "my-demo-denoiser: 15 held" in done.stdout
+    assert "my-demo-denoiser: 16 held" in done.stdout
 
 
 def test_its_preset_trains(installed: tuple[Path, dict[str, str]]) -> None:
