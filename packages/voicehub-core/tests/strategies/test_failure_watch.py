@@ -1,0 +1,91 @@
+"""Signs of life and first causes, over a store in this process."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+from voicehub.strategies.failure_watch import (
+    FailureWatch,
+    RankFailedError,
+    RankFailure,
+    WatchLimits,
+)
+
+QUICK = WatchLimits(beat=0.01, silence=0.15, grace=0.0)
+
+
+class Watch(FailureWatch):
+    """Keeps what would have ended the process."""
+
+    def __init__(self, store: Any, rank: int, world_size: int = 2) -> None:
+        super().__init__(store, rank, world_size, QUICK)
+        self.ended = threading.Event()
+        self.cause = ""
+
+    def _end(self, cause: str, patience: int = 1) -> None:
+        self.cause = cause
+        self.ended.set()
+
+
+@pytest.fixture
+def store() -> Any:
+    return dist.HashStore()
+
+
+@pytest.fixture
+def watches(store: Any) -> Iterator[list[Watch]]:
+    found = [Watch(store, 0), Watch(store, 1)]
+    yield found
+    for watch in found:
+        watch.stop()
+
+
+def test_the_first_failure_stays(watches: list[Watch]) -> None:
+    first, second = watches
+    second.report(LookupError("the tape\nis torn"))
+    first.report(ValueError("later"))
+    expected = RankFailure(1, "LookupError", "the tape is torn")
+    assert first.failure() == second.failure() == expected
+    assert str(expected) == "Rank 1 failed first, with LookupError: the tape is torn"
+
+
+def test_what_another_rank_failed_with_is_no_failure_of_this_one(watches: list[Watch]) -> None:
+    watches[0].report(RankFailedError(RankFailure(1, "DataError", "gone")))
+    assert watches[0].failure() is None
+
+
+def test_a_recorded_failure_ends_every_rank(watches: list[Watch]) -> None:
+    for watch in watches:
+        watch.start()
+    watches[1].report(LookupError("torn"))
+    for watch in watches:
+        assert watch.ended.wait(10)
+        assert "LookupError: torn" in watch.cause
+
+
+def test_a_rank_without_signs_of_life_is_found(store: Any) -> None:
+    """As after SIGSTOP: the process is there, its threads are not."""
+    watch = Watch(store, 0)
+    store.set("voicehub/beat/1", "5")
+    watch.start()
+    assert watch.ended.wait(10)
+    assert watch.failure() == RankFailure(
+        1, "SilentRank", "no sign of life for 0 s: stopped, or cut off"
+    )
+    watch.stop()
+
+
+def test_a_rank_that_is_done_is_not_missed(store: Any) -> None:
+    watch, done = Watch(store, 0), Watch(store, 1)
+    done.start()
+    done.stop()
+    watch.start()
+    assert not watch.ended.wait(0.5)
+    assert watch.failure() is None
+    watch.stop()
+    watch.wait_for_others(limit=10.0)
