@@ -15,7 +15,7 @@ from typing import Any
 
 from barkit import Outcome, Skipped, bar, shared_data
 
-KILLS, STEPS = 20, 400
+KILLS, STEPS = 20, 1000
 SHARE = 0.9
 MEMORY = 0.6
 SECONDS = 60.0
@@ -51,28 +51,36 @@ def ranks_kill(scratch: Path) -> Outcome:
         torchrun(script, undisturbed, STEPS), env=environment(), check=True, capture_output=True
     )
     killed = scratch / "killed" / "run"
-    draws = random.Random(0)
     with (scratch / "log").open("w") as log:
         run = subprocess.Popen(
             torchrun(script, killed, STEPS, restarts=KILLS + 5), env=environment(), stderr=log
         )
-        attempt = kills = 0
-        ends: list[float] = []
-        while run.poll() is None and kills < KILLS:
-            pids = wait_for_pids(killed.parent / "pids", attempt, run)
-            if pids is None:
-                break
-            time.sleep(draws.uniform(0.0, 1.2))
-            victim = draws.randrange(2)
-            os.kill(pids[victim], signal.SIGKILL)
-            ends.append(seconds_until_gone(pids[1 - victim]))
-            kills, attempt = kills + 1, attempt + 1
-        code = run.wait(timeout=600)
+        try:
+            ends = kill_again_and_again(run, killed.parent / "pids")
+            code = run.wait(timeout=600)
+        finally:
+            run.terminate()
+    kills = len(ends)
     same = code == 0 and digest(killed) == digest(undisturbed)
     slowest = max(ends, default=0.0)
     figure = f"{kills} kills, exit code {code}, weights and optimizer state "
     figure += f"{'bit-equal' if same else 'DIFFER'}; the other rank ended within {slowest:.1f} s"
     return Outcome(figure, same and kills == KILLS and slowest <= SECONDS)
+
+
+def kill_again_and_again(run: subprocess.Popen[bytes], places: Path) -> list[float]:
+    """Kill one of two ranks at random moments; seconds until the other one has ended."""
+    draws = random.Random(0)
+    ends: list[float] = []
+    while run.poll() is None and len(ends) < KILLS:
+        pids = wait_for_pids(places, len(ends), run)
+        if pids is None:
+            break
+        time.sleep(draws.uniform(0.0, 1.0))
+        victim = draws.randrange(2)
+        os.kill(pids[victim], signal.SIGKILL)
+        ends.append(seconds_until_gone(pids[1 - victim]))
+    return ends
 
 
 def seconds_until_gone(pid: int) -> float:
