@@ -48,12 +48,15 @@ def ranks_kill(scratch: Path) -> Outcome:
     script = HERE / "ranks_training.py"
     undisturbed = scratch / "undisturbed" / "run"
     subprocess.run(
-        torchrun(script, undisturbed, STEPS), env=environment(), check=True, capture_output=True
+        torchrun(script, undisturbed, str(STEPS)),
+        env=environment(),
+        check=True,
+        capture_output=True,
     )
     killed = scratch / "killed" / "run"
     with (scratch / "log").open("w") as log:
         run = subprocess.Popen(
-            torchrun(script, killed, STEPS, restarts=KILLS + 5), env=environment(), stderr=log
+            torchrun(script, killed, str(STEPS), restarts=KILLS + 5), env=environment(), stderr=log
         )
         try:
             ends = kill_again_and_again(run, killed.parent / "pids")
