@@ -6,6 +6,8 @@ their own.
 
 * ``ctc``: log-softmax and CTC from logits to their gradient, beside ``log_softmax`` and torch's
   ``ctc_loss``, for characters and for a large vocabulary.
+* ``linear-cross-entropy``: hidden states to the cross-entropy of eight heads and the gradients of
+  both, beside all logits and ``cross_entropy``; all labels valid, and half of them masked.
 * ``alignment``: monotonic alignment search over a batch of scores, against the published Cython
   package. ``index`` is what training needs, the text position of each frame; ``dense`` the matrix
   of ones and zeros that the package returns; ``frames first`` the layout in which our model
@@ -191,7 +193,47 @@ def long_error() -> float:
     return float((gradients[0] - gradients[1]).abs().max())
 
 
+def linear_cross_entropy(rows: int, size: int, heads: int, vocabulary: int, masked: float) -> Case:
+    """Loss and gradients of hidden states and heads, with so large a share of masked labels."""
+    from torch.nn import functional
+
+    from voicehub.losses.linear_cross_entropy import IGNORED
+    from voicehub.losses.linear_cross_entropy import linear_cross_entropy as fused
+
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(rows, size, generator=generator, requires_grad=True)
+    weight = torch.randn(heads, vocabulary, size, generator=generator)
+    weight = (weight / size**0.5).requires_grad_()
+    labels = torch.randint(0, vocabulary, (rows, heads), generator=generator)
+    labels[torch.rand(rows, heads, generator=generator) < masked] = IGNORED
+
+    def materialised() -> tuple[Tensor, ...]:
+        logits = functional.linear(hidden, weight.flatten(0, 1)).view(rows * heads, vocabulary)
+        loss = functional.cross_entropy(logits, labels.flatten(), ignore_index=IGNORED)
+        return torch.autograd.grad(loss, (hidden, weight))
+
+    def ours() -> tuple[Tensor, ...]:
+        found = fused(hidden, weight, labels)
+        loss = found.total / found.counts.sum().float()
+        return torch.autograd.grad(loss, (hidden, weight))
+
+    pairs = zip(ours(), materialised(), strict=True)
+    error = max(float((own - other).abs().max() / other.abs().max()) for own, other in pairs)
+    if error > 1e-4:
+        raise RuntimeError(f"gradients differ from the materialised ones' by {error:.1e}")
+    works: dict[str, Work] = {
+        "logits + cross_entropy": lambda: float(materialised()[0][0, 0]),
+        "ours": lambda: float(ours()[0][0, 0]),
+    }
+    title = f"linear cross-entropy, {rows} x {size} to {heads} x {vocabulary}, {masked:.0%} masked"
+    facts = {"greatest difference of a gradient, relative": error}
+    return Case(title, "logits + cross_entropy", works, facts, weighed=True)
+
+
 CASES: Mapping[str, Callable[[], list[Case]]] = {
+    "linear-cross-entropy": lambda: [
+        linear_cross_entropy(4096, 512, 8, 1024, masked) for masked in (0.0, 0.5)
+    ],
     "ctc": lambda: [ctc(16, 400, 32, 80), ctc(8, 1000, 5000, 120)],
     "alignment": lambda: [alignment()],
 }
