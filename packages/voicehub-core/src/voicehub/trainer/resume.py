@@ -12,10 +12,10 @@ import torch
 
 from voicehub.checkpoints.layout import latest_checkpoint, list_checkpoints
 from voicehub.checkpoints.random_state import restore_random_state
-from voicehub.checkpoints.reader import Checkpoint
+from voicehub.checkpoints.reader import Checkpoint, open_checkpoint
 from voicehub.checkpoints.rotation import checkpoint_run_id
 from voicehub.checkpoints.signature import compare_signatures
-from voicehub.errors import CheckpointError, CheckpointMismatchError
+from voicehub.errors import CheckpointCorruptError, CheckpointError, CheckpointMismatchError
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.passes.plan import OptimizationPlan
 from voicehub.strategies.base import TrainingStrategy
@@ -55,6 +55,27 @@ def resolve_checkpoint(resume: bool | str | Path, run_dir: Path) -> Path:
     if not path.is_dir():
         raise FileNotFoundError(f"Checkpoint does not exist: '{path}'.")
     return path
+
+
+def open_newest_sound(run_dir: Path) -> Checkpoint:
+    """Open the newest checkpoint that verifies, for a run that nobody watches being restarted.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    for path in reversed(list_checkpoints(run_dir)):
+        found = _open_sound(path)
+        if found is not None:
+            return found
+    raise FileNotFoundError(f"No sound checkpoint found in '{run_dir}' to restart from.")
+
+
+def _open_sound(path: Path) -> Checkpoint | None:
+    try:
+        return open_checkpoint(path)
+    except CheckpointCorruptError as error:
+        logger.warning("%s The restarted run goes on from the one before.", error)
+        return None
 
 
 def build_signature(

@@ -130,7 +130,10 @@ def _prepare_directory(
     )
     run_id, path, signature = uuid.uuid4().hex, None, None
     if resume_from:
-        checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, run_dir))
+        if resume_from is True and restarts():
+            checkpoint = resume.open_newest_sound(run_dir)
+        else:
+            checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, run_dir))
         resume.check_same_run(checkpoint, identity, topology=trainer.args.resume_topology)
         resume.check_same_directory(checkpoint, run_dir)
         run_id, path = checkpoint.run_id, str(checkpoint.path)
