@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from codec_lm_checkpoints import csm, llama, musicgen, musicgen_decoder
 from codec_lm_steps import adapter_of, run, train
 
 from voicehub.errors import ConfigurationError
@@ -12,6 +11,7 @@ from voicehub.testing.samples import draw_items
 from voicehub_codec_lm.conformance import DelayCase, DepthCase, FlatCase
 from voicehub_codec_lm.model import CodecLM
 from voicehub_codec_lm.networks.registry import NETWORKS
+from voicehub_codec_lm.testing import csm, llama, musicgen, musicgen_decoder
 from voicehub_codec_lm.text import CharacterPrompts, PretrainedPrompts
 
 BOOKS, SIZE = 2, 8

@@ -24,6 +24,7 @@ def _native(
         architectures=architectures,
         config_class=f"voicehub_codec_lm.config:{config_class}",
         experiment_factory="voicehub_codec_lm.experiment:build_experiment",
+        smoke_factory="voicehub_codec_lm.smoke:tiny_settings",
         training_default_model_name_or_path=start_from,
     )
 

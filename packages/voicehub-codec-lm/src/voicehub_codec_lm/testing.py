@@ -1,4 +1,4 @@
-"""Tiny random checkpoints of transformers, as others publish them."""
+"""Tiny random checkpoints of transformers, as others publish them: for tests and smoke runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-LETTERS = "abcd: "
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789-_[]: "
 
 
 def tokenizer(directory: Path) -> int:
