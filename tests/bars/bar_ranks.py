@@ -15,7 +15,7 @@ from typing import Any
 
 from barkit import Outcome, Skipped, bar, shared_data
 
-KILLS, STEPS = 20, 1000
+KILLS, STEPS, SAVED = 20, 500, 5
 SHARE = 0.9
 MEMORY = 0.6
 SECONDS = 60.0
@@ -48,7 +48,7 @@ def ranks_kill(scratch: Path) -> Outcome:
     script = HERE / "ranks_training.py"
     undisturbed = scratch / "undisturbed" / "run"
     subprocess.run(
-        torchrun(script, undisturbed, str(STEPS)),
+        torchrun(script, undisturbed, str(STEPS), str(STEPS)),
         env=environment(),
         check=True,
         capture_output=True,
@@ -56,7 +56,9 @@ def ranks_kill(scratch: Path) -> Outcome:
     killed = scratch / "killed" / "run"
     with (scratch / "log").open("w") as log:
         run = subprocess.Popen(
-            torchrun(script, killed, str(STEPS), restarts=KILLS + 5), env=environment(), stderr=log
+            torchrun(script, killed, str(STEPS), str(SAVED), restarts=KILLS + 5),
+            env=environment(),
+            stderr=log,
         )
         try:
             ends = kill_again_and_again(run, killed.parent / "pids")

@@ -1,7 +1,8 @@
 """What the bars of several processes run under torchrun, or on ranks that they start.
 
-Usage under torchrun: ranks_training.py RUN_DIR STEPS. Each process leaves ``pids/<attempt>-<rank>``
-in the run directory, and sleeps a little every update so that a kill hits any part of it.
+Usage under torchrun: ranks_training.py RUN_DIR STEPS SAVE_STEPS. Each process leaves
+``pids/<attempt>-<rank>`` beside the run directory, and sleeps a little every update so that a kill
+hits any part of it.
 """
 
 from __future__ import annotations
@@ -181,7 +182,7 @@ def main(arguments_given: Sequence[str]) -> None:
             run_dir,
             strategy="ddp",
             max_steps=steps,
-            save_steps=5,
+            save_steps=int(arguments_given[2]),
             save_total_limit=2,
             ema_decay=0.99,
         ),
