@@ -172,7 +172,8 @@ class XCodec2Codec(PretrainedCodec):
             audio=audio[0, 0].cpu().numpy(), sampling_rate=self.sample_rate, return_tensors="pt"
         ).to(audio.device)
         codes: Tensor = self.model.encode(**made).audio_codes
-        return codes[0]
+        # The extractor appends silence of its own.
+        return codes[0, :, : audio.shape[-1] // self.hop_length]
 
     def _decode(self, codes: Tensor) -> Tensor:
         wave: Tensor = self.model.decode(audio_codes=codes).audio_values
@@ -215,17 +216,20 @@ def load_pretrained(
     fetch: dict[str, Any] = {"revision": revision, "local_files_only": local}
     try:
         config = transformers.AutoConfig.from_pretrained(source, **fetch)
-        codec = CODECS.get(config.model_type)
-        if codec is None:
-            raise ConfigurationError(
-                f"{source} is a {config.model_type!r}, not a codec; expected one of "
-                f"{', '.join(CODECS)}, or the directory of a corpus codec."
-            )
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{source} cannot be read as a codec: {error}") from error
+    codec = CODECS.get(config.model_type)
+    if codec is None:
+        raise ConfigurationError(
+            f"{source} is a {config.model_type!r}, not a codec; expected one of "
+            f"{', '.join(CODECS)}, or the directory of a corpus codec."
+        )
+    extractor = None
+    try:
         with progress_bars(shown=not local):
             model = getattr(transformers, codec.architecture).from_pretrained(
                 source, use_safetensors=True, **fetch
             )
-            extractor = None
             if codec is XCodec2Codec:
                 extractor = transformers.AutoFeatureExtractor.from_pretrained(source, **fetch)
     except (OSError, ValueError) as error:

@@ -32,8 +32,7 @@ class CodecReport:
             self._counts[book] += torch.bincount(row, minlength=self.codec.codebook_size)
         back = self.codec.decode(codes)
         rate = self.codec.sample_rate
-        distance = audio_cepstral_distance(audio.numpy(), back.numpy(), rate)
-        self._decibels.append(distance.decibels)
+        self._decibels.append(audio_cepstral_distance(audio, back, rate).decibels)
 
     def result(self) -> dict[str, Any]:
         """Figures as JSON values.

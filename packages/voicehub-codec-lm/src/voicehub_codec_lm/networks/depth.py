@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -146,7 +147,14 @@ class DepthNetwork(Network):
     def read(self, directory: Path) -> nn.Module:
         from transformers import CsmForConditionalGeneration
 
-        model = base.from_pretrained(CsmForConditionalGeneration, directory / MODEL_FOLDER)
+        # The class misses the weights of its codec, which are thrown away at once.
+        reports = logging.getLogger("transformers.modeling_utils")
+        level = reports.level
+        reports.setLevel(logging.ERROR)
+        try:
+            model = base.from_pretrained(CsmForConditionalGeneration, directory / MODEL_FOLDER)
+        finally:
+            reports.setLevel(level)
         return self._without_codec(model)
 
     def write(self, module: nn.Module, directory: Path) -> None:
