@@ -97,10 +97,14 @@ def _run_child(name: str) -> dict[str, Any]:
 
 
 def plugin_modules() -> list[str]:
-    """Import names of the installed distributions that plug into VoiceHub."""
+    """Import names of the installed distributions that plug into VoiceHub.
+
+    The core registers losses of its own the same way, but it is what is started here.
+    """
     from importlib.metadata import entry_points
 
-    return sorted({entry.value for entry in entry_points(group="voicehub.plugin_api")})
+    found = {entry.value for entry in entry_points(group="voicehub.plugin_api")}
+    return sorted(found - {"voicehub"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
