@@ -86,6 +86,21 @@ def test_a_live_panel_on_a_terminal(watched: Build, monkeypatch: pytest.MonkeyPa
     assert "12.5 %" in shown and "saved checkpoint-10" in shown and "ETA" in shown
 
 
+def test_an_alert_stays_above_the_panel(watched: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    stream = Terminal()
+    run = watched(ConsoleCallback(stream=stream))
+    run.fire("on_train_begin")
+    run.fire("on_alert", alert="flat-loss: [nothing] moves")
+    for step in range(4):  # the panel keeps three notes
+        run.fire("on_checkpoint_saved", checkpoint=Path(f"checkpoint-{step}"))
+    run.fire("on_train_end")
+    shown = stream.getvalue()
+    *_, last_frame = shown.split("training")
+    assert "warning: flat-loss: [nothing] moves" in shown
+    assert "flat-loss" not in last_frame
+
+
 def test_an_error_gives_the_terminal_back(watched: Build) -> None:
     stream = Terminal()
     callback = ConsoleCallback(stream=stream)
@@ -102,6 +117,7 @@ def test_other_processes_print_nothing(watched: Build) -> None:
     run.state.is_world_process_zero = False
     run.fire("on_train_begin")
     run.log(1, **LOGS)
+    run.fire("on_alert", alert="flat-loss: nothing moves")
     assert stream.getvalue() == ""
 
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+import logging
 import math
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from voicehub.reporting.console import ConsoleCallback
 from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.health import HealthCallback
 
 ARGS = TrainingArguments(warmup_steps=20, logging_steps=10)
@@ -112,3 +116,22 @@ def test_alerts_reach_the_metrics_file_and_the_callbacks(
     alerts = [row["alert"] for row in rows if "alert" in row]
     assert len(alerts) == 1 and alerts[0].startswith("not-finite: an update was skipped")
     assert trainer.state.skipped_steps == 2
+
+
+@pytest.mark.parametrize("with_console", [True, False])
+def test_an_alert_is_read_once(
+    toy: SimpleNamespace, caplog: pytest.LogCaptureFixture, with_console: bool
+) -> None:
+    class Alarms(TrainerCallback):
+        def on_step_end(self, *_: Any, **context: Any) -> None:
+            context["trainer"].alert("odd", "look at it")
+
+    screen = io.StringIO()
+    console = [ConsoleCallback(stream=screen, live=False)] if with_console else []
+    with caplog.at_level(logging.WARNING):
+        trainer = toy.run(max_steps=1, trainer={"callbacks": [Alarms(), *console]})
+    shown = screen.getvalue() + caplog.text
+    assert shown.count("odd: look at it.") == 1
+    assert [row["alert"] for row in trainer.state.log_history if "alert" in row] == [
+        "odd: look at it."
+    ]

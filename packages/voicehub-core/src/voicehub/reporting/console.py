@@ -34,6 +34,9 @@ class ConsoleCallback(TrainerCallback):
         notes: what the family's figures mean; healthy bands stand beside them on the panel.
     """
 
+    #: The trainer leaves it to this callback to show alerts.
+    shows_alerts = True
+
     def __init__(
         self,
         name: str = "",
@@ -103,8 +106,13 @@ class ConsoleCallback(TrainerCallback):
     def on_alert(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
     ) -> None:
-        """Show a health alert at once."""
-        self._note(f"warning: {context.get('alert')}")
+        """Show a health alert at once; on a terminal it stays above the panel."""
+        if not state.is_world_process_zero:
+            return
+        text = f"warning: {context.get('alert')}"
+        if self._live is not None:
+            self._live.console.print(text, style="yellow", markup=False, highlight=False)
+        self._note(text)
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any

@@ -358,9 +358,13 @@ class Trainer:
         return self.train_feed().batches(0)
 
     def alert(self, name: str, advice: str) -> None:
-        """Tell the user of trouble: a row in the metrics file, and ``on_alert``."""
+        """Tell the user of trouble: a row in the metrics file, and ``on_alert``.
+
+        The log has it too, unless a callback shows alerts itself: nobody reads it twice.
+        """
         text = f"{name}: {advice}."
-        logger.warning("%s", text)
+        if not any(getattr(known, "shows_alerts", False) for known in self.callbacks.callbacks):
+            logger.warning("%s", text)
         self.log({"alert": text})
         self.fire("on_alert", alert=text)
 
