@@ -96,10 +96,7 @@ def xcodec2(directory: Path) -> Path:
         quantization_levels=[4, 4, 4],
         semantic_model_config=semantic.to_dict(),
     )
-    model = Xcodec2Model(config)
-    with torch.no_grad():  # as drawn, all frames are about equal
-        model.fc_encoder.weight.mul_(300.0)
-    model.save_pretrained(directory)
+    Xcodec2Model(config).save_pretrained(directory)
     Xcodec2FeatureExtractor().save_pretrained(directory)
     return directory
 
