@@ -160,12 +160,18 @@ class XVectorDataset:
                 audio = _cut(audio, round(wanted * speed * rate), place)
         if speed != 1.0:
             audio = resample(audio, round(rate * speed), rate)
-        if wanted is not None:
-            samples = round(wanted * rate)
-            audio = np.resize(audio, samples) if self.fills_pieces else audio[:samples]
+        audio = self._fit(audio, wanted)
         if key is not None and self.augment is not None:
-            audio = self.augment.apply(audio, rate, key, name)
+            # Speeds drawn here change the length of a piece, whose cap must hold all the same.
+            audio = self._fit(self.augment.apply(audio, rate, key, name), wanted)
         return audio
+
+    def _fit(self, audio: Audio, seconds: float | None) -> Audio:
+        """Cut a piece at its length; where lengths must be equal, repeat it until it is full."""
+        if seconds is None:
+            return audio
+        samples = int(seconds * self.front_end.sample_rate + 1e-6)
+        return np.resize(audio, samples) if self.fills_pieces else audio[:samples]
 
     @property
     def planning_durations(self) -> list[float]:
