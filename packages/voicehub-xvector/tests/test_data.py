@@ -247,3 +247,9 @@ def test_a_damaged_class_map_is_named(tmp_path):
     (tmp_path / "classes.json").write_text("{}")
     with pytest.raises(CheckpointError, match=r"classes\.json: expected a JSON list"):
         load_classes(tmp_path)
+
+
+def test_a_speaker_with_the_name_of_a_speed_is_refused():
+    with pytest.raises(DataError, match=r"'ann@0\.9' has the name of 'ann' at speed 0\.9"):
+        class_names(["bob", "ann@0.9", "ann"], (1.1, 0.9))
+    assert class_names(["ann", "ann@0.9"], (1.1,))[2:] == ["ann@1.1", "ann@0.9@1.1"]

@@ -8,15 +8,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from voicehub.errors import CheckpointError
+from voicehub.errors import CheckpointError, DataError
 
 CLASSES_FILE = "classes.json"
 
 
 def class_names(speakers: Sequence[str], speeds: Sequence[float] = ()) -> list[str]:
-    """Return the classes of a run: speakers in order of their names, then each speed of them."""
+    """Return the classes of a run: speakers in order of their names, then each speed of them.
+
+    Raises:
+        DataError: a speaker has the name that a speed makes of another.
+    """
     names = sorted(set(speakers))
-    return names + [sped_speaker(name, speed) for speed in speeds for name in names]
+    sped = {sped_speaker(name, speed): (name, speed) for speed in speeds for name in names}
+    if taken := sorted(sped.keys() & set(names)):
+        name, speed = sped[taken[0]]
+        raise DataError(
+            f"the speaker {taken[0]!r} has the name of {name!r} at speed {speed:g} "
+            "(data.speed_speakers): the two would be one class. Rename the speaker, or leave the "
+            "speed out."
+        )
+    return names + list(sped)
 
 
 def sped_speaker(speaker: str, speed: float) -> str:
