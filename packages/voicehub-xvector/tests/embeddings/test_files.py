@@ -154,3 +154,24 @@ def test_arrays_that_would_run_code_or_make_no_sense_are_refused(tmp_path):
         np.savez(path, **arrays)
         with pytest.raises(DataError, match=message):
             read_embeddings(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut short"])
+def test_a_half_written_archive_of_arrays_is_refused(tmp_path, content):
+    (tmp_path / "embeddings.npz").write_bytes(content)
+    with pytest.raises(DataError, match=r"embeddings\.npz: not a readable \.npz file"):
+        read_embeddings(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["embeddings.csv", "embeddings.scp"])
+def test_text_that_is_not_utf_8_is_refused(tmp_path, name):
+    (tmp_path / name).write_bytes("é x.ark:3".encode("latin-1"))
+    with pytest.raises(DataError, match=f"{name}: not UTF-8 text, from byte 0 on"):
+        read_embeddings(tmp_path)
+
+
+def test_a_table_that_a_spreadsheet_saved_is_read(table, tmp_path):
+    write_embeddings(table, tmp_path, "ark,csv")
+    path = tmp_path / "embeddings.csv"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    assert read_embeddings(tmp_path).ids == table.ids

@@ -105,3 +105,21 @@ def test_a_row_that_fails_ends_with_code_1_and_is_named(extractor, write_corpus,
     said = capsys.readouterr().out
     assert code == 1 and "1 embeddings of 0 s of audio" in said
     assert "failed: " in said and "zero bytes" in said
+
+
+@pytest.mark.parametrize("option", ["--train", "--cohort"])
+@pytest.mark.parametrize("backend", ["cosine", "plda"])
+def test_embeddings_of_another_model_are_told(tmp_path, capsys, option, backend):
+    test = speakers(tmp_path / "a", 0, 2, "a")
+    good = speakers(tmp_path / "b", 1, 9, "b")
+    table = read_embeddings(good)
+    other = EmbeddingTable.of(table.ids, table.vectors[:, :4], speakers=table.speakers)
+    write_embeddings(other, tmp_path / "c", "npz")
+    (tmp_path / "t.txt").write_text("a0-0 a1-0\n")
+    with_train = () if option == "--train" else ("--train", good)
+    code, found = call(
+        capsys, "score", tmp_path / "t.txt", test, "--backend", backend, *with_train,
+        option, tmp_path / "c",
+    )  # fmt: skip
+    assert code == 1 and f"{option}: " in found["error"]["message"]
+    assert "embeddings of 4 values" in found["error"]["message"]

@@ -220,3 +220,32 @@ def test_nothing_to_embed_is_an_error_with_the_first_reason(model, tmp_path, wri
     (tmp_path / "corpus/u0.wav").unlink()
     with pytest.raises(DataError, match="not one of 1 rows could be embedded.*no such audio file"):
         run(model, corpus, tmp_path / "out")
+
+
+def test_damaged_parts_are_made_again(model, corpus, tmp_path, monkeypatch):
+    run(model, corpus, tmp_path / "whole")
+    embed = group.GroupEmbedder.embed
+
+    def interrupted(self, rows, first):
+        if first == 6:
+            raise KeyboardInterrupt
+        return embed(self, rows, first)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(group.GroupEmbedder, "embed", interrupted)
+        run(model, corpus, tmp_path / "broken")
+    first, second = sorted((tmp_path / "broken/.parts").glob("*.npz"))
+    first.write_bytes(first.read_bytes()[:100])
+    second.write_bytes(b"")
+    assert run(model, corpus, tmp_path / "broken").resumed == 0
+    whole, broken = (read_embeddings(tmp_path / name) for name in ("whole", "broken"))
+    assert whole.ids == broken.ids and np.array_equal(whole.vectors, broken.vectors)
+
+
+@pytest.mark.parametrize("content", ['{"mod', "[]"])
+def test_a_damaged_record_of_the_job_is_told(model, corpus, tmp_path, content):
+    (tmp_path / ".parts").mkdir()
+    (tmp_path / ".parts/job.json").write_text(content)
+    with pytest.raises(DataError, match=r"job\.json: damaged.*--restart"):
+        run(model, corpus, tmp_path)
+    assert run(model, corpus, tmp_path, restart=True).embedded == 7

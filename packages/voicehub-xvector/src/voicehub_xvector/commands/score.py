@@ -10,6 +10,7 @@ import typer
 from voicehub.cli.options import JsonOption
 from voicehub.cli.output import UsageError, finish
 from voicehub.cli.tables import table
+from voicehub.errors import DataError
 
 if TYPE_CHECKING:
     from voicehub_xvector.embeddings import EmbeddingTable
@@ -54,12 +55,13 @@ def score(
     from voicehub_xvector.metrics.det import det_svg
     from voicehub_xvector.scoring import read_trials, score_trials
 
-    training = None if train is None else read_embeddings(train)
+    held = read_embeddings(embeddings)
+    training = None if train is None else _of_one_size(held, embeddings, train, "--train")
     scored = score_trials(
         read_trials(trials),
-        read_embeddings(embeddings),
+        held,
         _backend(backend, training),
-        cohort=None if cohort is None else read_embeddings(cohort),
+        cohort=None if cohort is None else _of_one_size(held, embeddings, cohort, "--cohort"),
         top=top,
         source=embeddings,
     )
@@ -80,6 +82,24 @@ def score(
     text = [f"{len(scored.trials):,} trials scored", *_figures(judged)]
     text += [f"wrote {path}" for path in written]
     finish(result, json_mode=json_, human="\n".join(text))
+
+
+def _of_one_size(held: EmbeddingTable, embeddings: Path, path: Path, option: str) -> EmbeddingTable:
+    """Embeddings that can be compared with those of the trials.
+
+    Raises:
+        DataError: they have another size.
+    """
+    from voicehub_xvector.embeddings import read_embeddings
+
+    others = read_embeddings(path)
+    sizes = others.vectors.shape[1], held.vectors.shape[1]
+    if sizes[0] != sizes[1]:
+        raise DataError(
+            f"{option}: {path} holds embeddings of {sizes[0]} values, {embeddings} of {sizes[1]}: "
+            "they are of different models. Extract both with one."
+        )
+    return others
 
 
 def _backend(name: str, training: EmbeddingTable | None) -> Backend:

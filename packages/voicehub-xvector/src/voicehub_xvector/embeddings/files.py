@@ -9,6 +9,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -162,12 +163,14 @@ def _in_directory(directory: Path) -> Path:
 
 
 def _read_csv(path: Path) -> EmbeddingTable:
-    with path.open(encoding="utf-8", newline="") as file:
-        reader = csv.DictReader(file)
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
+    try:
         missing = set(_CSV_COLUMNS[:3]) - set(reader.fieldnames or ())
         if missing:
             raise DataError(f"{path}: no column {', '.join(sorted(missing))} in its first row.")
         rows = list(reader)
+    except csv.Error as error:
+        raise DataError(f"{path}, row {reader.line_num}: {error}.") from error
     pointers = [(row["id"], row["storage_path"], row["storage_byte"]) for row in rows]
     durations = [_number(row.get("duration"), path, n) for n, row in enumerate(rows, 2)]
     return EmbeddingTable.of(
@@ -182,7 +185,7 @@ def _read_csv(path: Path) -> EmbeddingTable:
 
 def _read_scp(path: Path) -> EmbeddingTable:
     pointers = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(_text(path).splitlines(), 1):
         key, _, pointer = line.strip().partition(" ")
         place, colon, offset = pointer.strip().rpartition(":")
         if not (key and colon and place):
@@ -191,7 +194,7 @@ def _read_scp(path: Path) -> EmbeddingTable:
     beside = path.with_suffix(".utt2dur")
     known: dict[str, float] = {}
     if beside.is_file():
-        for number, line in enumerate(beside.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(_text(beside).splitlines(), 1):
             key, _, value = line.partition(" ")
             known[key] = _number(value, beside, number)
     return EmbeddingTable.of(
@@ -220,6 +223,16 @@ def _vectors(pointers: list[tuple[str, str, str]], path: Path, first_row: int) -
     return np.stack(rows)
 
 
+def _text(path: Path) -> str:
+    """A whole file; a mark of byte order at its start, as spreadsheets write it, is taken off."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text, from byte {error.start} on.") from error
+
+
 def _number(text: str | None, path: Path, row: int) -> float:
     try:
         return float(text) if text else float("nan")
@@ -231,7 +244,7 @@ def _read_npz(path: Path) -> EmbeddingTable:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             held = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise DataError(f"{path}: not a readable .npz file ({error}).") from error
     if not {"ids", "embeddings"} <= held.keys():
         raise DataError(f"{path}: needs arrays 'ids' and 'embeddings', holds {sorted(held)}.")

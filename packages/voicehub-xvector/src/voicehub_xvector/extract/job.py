@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -119,7 +120,7 @@ class PartsDirectory:
             self.remove()
         file = self._directory / JOB_FILE
         if file.is_file():
-            there = json.loads(file.read_text(encoding="utf-8"))
+            there = self._there(file)
             other = [key for key, value in self._identity.items() if there.get(key) != value]
             if other:
                 raise DataError(
@@ -130,10 +131,27 @@ class PartsDirectory:
         else:
             write_file(file, json.dumps(self._identity, indent=2).encode())
 
+    def _there(self, file: Path) -> dict[str, Any]:
+        """What the parts that lie there are of."""
+        try:
+            there = json.loads(file.read_text(encoding="utf-8"))
+        except ValueError:
+            there = None
+        if not isinstance(there, dict):
+            raise DataError(
+                f"{file}: damaged, so nobody can tell what its parts are of. Discard them with "
+                "--restart."
+            )
+        return there
+
     def done(self, group: int) -> bool:
-        """Whether a group is complete; one with failures is not: its files may be repaired."""
-        path = self._path(group)
-        return path.is_file() and not self.read(group).failures
+        """Whether a group is complete and sound; one with failures is not: they may be mended."""
+        if not self._path(group).is_file():
+            return False
+        try:
+            return not self.read(group).failures
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return False  # half written, by a disk that was full or a machine that went down
 
     def write(self, group: int, result: GroupResult) -> None:
         """Store a group in one step."""
