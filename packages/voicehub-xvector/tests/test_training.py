@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from voicehub.errors import CheckpointMismatchError, ConfigurationError
+from voicehub.errors import CheckpointMismatchError, ConfigurationError, DataError
 from voicehub.models.initial import read_initial_weights
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub_xvector.config import LogMelModelConfig, LogMelRunConfig
@@ -226,6 +226,15 @@ def test_trials_are_scored(learnt, voice_corpus, tmp_path):
         model.evaluate(manifest, beam_size=4)
 
 
+def test_why_nothing_is_verified_is_told(learnt, voice_corpus, tmp_path):
+    manifest = voice_corpus(40, seed=7, name="held")
+    rows = [json.loads(line) for line in manifest.read_text().splitlines()[:3]]
+    paths = [str(manifest.parent / row["audio_filepath"]) for row in rows]
+    (tmp_path / "m.jsonl").write_text("".join(f'{{"audio_filepath": "{p}"}}\n' for p in paths))
+    with pytest.raises(DataError, match=r"no row can be embedded\. Dropped: 3 no-speaker"):
+        open_model(learnt[2]).evaluate(tmp_path / "m.jsonl")
+
+
 def test_embeddings_of_other_rates_are_resampled(learnt):
     from voicehub_data.audio import resample
 
@@ -272,8 +281,6 @@ def test_chance_is_told_once():
 
 
 def test_waves_must_be_mono_and_finite(learnt):
-    from voicehub.errors import DataError
-
     model = open_model(learnt[2])
     for bad in (np.zeros((2, 50), np.float32), np.zeros(0, np.float32), np.full(9, np.nan)):
         with pytest.raises(DataError, match="waveform 0 of shape"):

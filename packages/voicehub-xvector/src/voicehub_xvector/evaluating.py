@@ -58,7 +58,9 @@ def evaluate_manifest(
     embedded, unreadable = embed_rows(model, rows, batch_size=batch_size)
     dropped["unreadable-audio"] += len(unreadable)
     if not embedded:
-        cause = f" The first: {unreadable[0]}" if unreadable else ""
+        lost = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
+        cause = f" Dropped: {lost}." if lost else ""
+        cause += f" The first: {unreadable[0]}" if unreadable else ""
         raise DataError(f"{manifest}: no row can be embedded.{cause}")
     by_id = {row.id: row for row in rows}
     verified: Verification
