@@ -208,16 +208,16 @@ def in_trouble(
     """Train into trouble: the ``result``, or type and text of what was raised."""
     model = seeded(Trouble, **trouble)
     size, settings = run.get("size", 22), {k: v for k, v in run.items() if k != "size"}
-    trainer = Trainer(
-        model=model,
-        args=arguments(directory, **settings),
-        data_collator=collate,
-        train_dataset=Frames(size),
-    )
-    world = joined()
-    if limits is not None and world is not None:
-        world.watch.limits = limits
     try:
+        trainer = Trainer(
+            model=model,
+            args=arguments(directory, **settings),
+            data_collator=collate,
+            train_dataset=Frames(size),
+        )
+        world = joined()
+        if limits is not None and world is not None:
+            world.watch.limits = limits
         trainer.train()
     except Exception as error:
         return type(error).__name__, str(error)

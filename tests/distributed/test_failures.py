@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from rank_tasks import in_trouble, nothing, train
 
@@ -21,9 +22,13 @@ SHORT = {**RUN, "ddp_timeout": 3.0}
 QUICK = WatchLimits(beat=0.1, silence=60.0, grace=0.3)
 
 
-def test_a_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(tmp_path: Path) -> None:
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(
+    strategy: str, tmp_path: Path
+) -> None:
     trouble = {"kind": "nan", "rank": 1, "forward": 2}
-    first, second = run_on_ranks(2, in_trouble, tmp_path, trouble, RUN)
+    run = {**RUN, "strategy": strategy}
+    first, second = run_on_ranks(2, in_trouble, tmp_path, trouble, run)
     for found in (first, second):
         assert (found["steps"], found["skipped"]) == (5, 1)
     assert first["losses"] == second["losses"]
@@ -43,6 +48,14 @@ def test_running_out_of_memory_on_one_rank_halves_the_batches_of_all(tmp_path: P
             torch.testing.assert_close(halved[rank]["weights"][name], value, rtol=1e-9, atol=1e-12)
 
 
+def test_halves_are_refused_where_a_forward_is_a_joint_act(tmp_path: Path) -> None:
+    """A rank that ran out of memory would wait for others that wait for it."""
+    trouble = {"kind": "memory", "rank": 1, "forward": 0, "largest": 1}
+    run = {**RUN, "strategy": "fsdp", "oom_retry_halves": True}
+    for kind, text in pool_of(2).outcomes(in_trouble, tmp_path, trouble, run):
+        assert kind == "ConfigurationError" and "oom_retry_halves=True is for" in text
+
+
 def test_a_rank_without_any_batch_takes_part(tmp_path: Path) -> None:
     """One micro-batch in all: the second rank never has one."""
     shared = {"recipe": "plain", "size": 2, "num_train_epochs": 3, "max_steps": -1}
@@ -59,6 +72,14 @@ def test_an_exception_on_one_rank_ends_all_with_its_text(tmp_path: Path) -> None
     assert second == ("LookupError", "the tape is torn")
     assert first[0] == "RankFailedError"
     assert "Rank 1 failed first, with LookupError: the tape is torn" in first[1]
+
+
+def test_an_exception_in_the_middle_of_a_joint_forward_ends_all(tmp_path: Path) -> None:
+    trouble = {"kind": "error", "rank": 1, "forward": 3}
+    run = {**RUN, "strategy": "fsdp"}
+    first, second = pool_of(2).outcomes(in_trouble, tmp_path, trouble, run, QUICK)
+    assert second == ("LookupError", "the tape is torn")
+    assert first == 1  # ended by its own watch, which prints what rank 1 has recorded
 
 
 def test_memory_that_cannot_be_had_ends_all(tmp_path: Path) -> None:

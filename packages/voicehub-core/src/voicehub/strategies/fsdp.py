@@ -62,6 +62,12 @@ class FullyShardedStrategy(DataParallelStrategy):
     holds_parts = True
 
     def __init__(self, args: TrainingArguments) -> None:
+        if args.oom_retry_halves:
+            raise ConfigurationError(
+                "oom_retry_halves=True is for the strategies 'torch' and 'ddp': under 'fsdp' a "
+                "process that runs out of memory cannot finish what the others wait for. Leave it "
+                "out and lower per_device_train_batch_size or its duration limit."
+            )
         super().__init__(args)
         self._smallest_block = args.fsdp_min_block
         self._root: Any = None

@@ -14,6 +14,8 @@ from typing import Any
 
 #: Seconds that a task of a few tiny updates may take on a busy machine.
 _LIMIT = 120.0
+#: What every rank imports; none of it starts a thread, so that it can be forked.
+_PRELOADED = ["voicehub.trainer.trainer", "voicehub.strategies.fsdp", "torch._dynamo"]
 
 
 class RankTaskError(AssertionError):
@@ -82,7 +84,7 @@ class RankPool:
             pipe.send((task, arguments, str(self._port), leaves))
 
     def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         self._port = _free_port()
         for rank in range(self.world_size):
             ours, theirs = context.Pipe()
@@ -119,6 +121,15 @@ class RankPool:
         for process in processes:
             process.kill()
             process.join()
+
+
+def _context() -> Any:
+    """Processes with all of ours imported: by a server that forks, once, where there can be one."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(_PRELOADED)
+    return context
 
 
 _pools: dict[int, RankPool] = {}

@@ -64,6 +64,8 @@ class TrainingLoop:
 
     def run(self) -> None:
         """Train to the end; ``state`` says where it stood when it returned."""
+        if self.strategy.world_size > 1:  # ``on_train_begin`` may have asked one process to stop
+            share_control(self.strategy, self.control)
         self._end_epoch_if_read()  # a checkpoint may lie between the last batch and the epoch's end
         while not self._is_over():
             self._run_epoch()
