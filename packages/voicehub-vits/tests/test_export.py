@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,7 @@ from voicehub_vits.conformance import ARCHITECTURE
 from voicehub_vits.data.voices import Voices
 from voicehub_vits.experiment import build_experiment
 from voicehub_vits.model import VitsTTS
-from voicehub_vits.testing import ACOUSTIC
+from voicehub_vits.testing import ACOUSTIC, write_manifest
 
 #: Runs in an interpreter that cannot import anything of ours.
 SCRIPT = """
@@ -193,3 +194,41 @@ def test_languages_of_unknown_pairs_are_not_exported(run_config: Any, tmp_path: 
     with pytest.raises(ConfigurationError, match="not which speaker speaks which"):
         model.export_native(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_further_run_keeps_voices_by_name(
+    spoken: Spoken, made: dict[str, Any], corpus: Path, run_config: Any, tmp_path: Path
+) -> None:
+    rows = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    for row in rows:
+        row["audio_filepath"] = str(corpus / row["audio_filepath"])
+    settings = {
+        "path": str(made["folded"]),
+        "training_acoustic_config": ACOUSTIC,
+        "language_conditioning": True,
+    }
+
+    def goes_on(names: dict[str, str], **model: Any) -> Any:
+        kept = [
+            {**row, "speaker": names[row["speaker"]]} for row in rows if row["speaker"] in names
+        ]
+        data = {"train": str(write_manifest(tmp_path / "rows.jsonl", kept))}
+        return build_experiment(run_config({**settings, **model}, data))
+
+    experiment = goes_on({"bert": "bert"})
+    voices = experiment.model.voices
+    assert voices.speakers == ("anna", "bert") and voices.languages == ("de", "en")
+    assert voices.pairs == ((0, 0), (1, 1))
+    assert {labels[1:] for labels in experiment.train_dataset.labels} == {(1, 1)}
+    command = shlex.split(experiment.next_command(tmp_path))
+    assert command[-6:] == ["--speaker", "anna", "--language", "de", "--out", "speech.wav"]
+    with pytest.raises(ConfigurationError, match="knows the speakers anna, bert.*names carl"):
+        goes_on({"bert": "carl"})
+    for change, said in (
+        ({"speaker_table": "new"}, "start from its native_export"),
+        ({"language_conditioning": False}, "set model.language_conditioning=true"),
+        ({"discriminator": {"width": 0.5}}, "model.discriminator.width=0.01"),
+        ({"duration_discriminator": {"channels": 8}}, "model.duration_discriminator=null"),
+    ):
+        with pytest.raises(ConfigurationError, match=said):
+            goes_on({"bert": "bert"}, **change)

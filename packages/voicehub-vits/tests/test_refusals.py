@@ -218,3 +218,34 @@ def test_speakers_and_texts_of_synthesis(voices_checkpoint: Path) -> None:
         model.synthesize(["XYZ!"], speaker=0)
     with pytest.raises(ConfigurationError, match="unknown synthesis option 'tempo'"):
         model.synthesize(["abc"], speaker=0, tempo=2)
+    with pytest.raises(
+        ConfigurationError, match="'de' was asked for, but this model knows"
+    ):
+        model.synthesize(["abc"], speaker=0, language="de")
+    with pytest.raises(ConfigurationError, match="speaking_rate must be over 0, got 0"):
+        model.synthesize(["abc"], speaker=0, speaking_rate=0)
+
+
+# -- what evaluations need --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"sentences": ["abc", "XYZ!"]}, "eval.sentences, number 2: no symbol of 'XYZ!'"),
+        ({"recogniser": "runs/not/there"}, "eval.recogniser: 'runs/not/there' does not exist"),
+        ({"recogniser": "an/id"}, "eval.recogniser: .*set eval.recogniser_type, one of"),
+        ({"recogniser": "CHECKPOINT"}, "eval.recogniser: 'vits' serves text-to-speech"),
+        ({"embedder": "runs/not/there"}, "eval.embedder: 'runs/not/there' does not exist"),
+        ({"embedder": "CHECKPOINT"}, "eval.embedder: 'vits' serves text-to-speech"),
+        ({"recogniser_type": "ctc-logmel"}, "there is none"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_what_would_end_a_run_at_its_first_evaluation(
+    checkpoint: Path, run_config: Any, section: dict[str, Any], said: str
+) -> None:
+    named = {k: str(checkpoint) if v == "CHECKPOINT" else v for k, v in section.items()}
+    model = {"path": str(checkpoint), "training_acoustic_config": ACOUSTIC}
+    with pytest.raises((ConfigurationError, ValueError), match=said):
+        build_experiment(run_config(model, eval=named))

@@ -15,7 +15,6 @@ import torch
 from voicehub.adapters.auto import AutoTrainingAdapter
 from voicehub.adapters.evaluation import EvaluationContext
 from voicehub.cli.app import run
-from voicehub.errors import ConfigurationError
 from voicehub.specs.registry import get_training_spec
 from voicehub.specs.support import TrainingSupport
 from voicehub.trainer.media import Audio, Image
@@ -91,7 +90,9 @@ def test_the_report_says_what_figures_mean(trained: Path) -> None:
     assert page.count("data:image/png;base64,") >= 3
 
 
-def test_the_model_speaks_from_the_command_line(trained: Path, tmp_path: Path) -> None:
+def test_the_model_speaks_from_the_command_line(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     waves = []
     for number in (1, 2):
         out = tmp_path / f"{number}.wav"
@@ -101,7 +102,11 @@ def test_the_model_speaks_from_the_command_line(trained: Path, tmp_path: Path) -
             assert file.getframerate() == ACOUSTIC["sampling_rate"]
             waves.append(file.readframes(file.getnframes()))
     assert waves[0] == waves[1] and len(waves[0]) > 0
-    # Nothing of this text can be said.
+    # A part of this text cannot be said, which is told; nothing of the next one can.
+    capsys.readouterr()
+    out = ["--text", "ab7c", "--out", str(tmp_path / "x.wav"), "--device", "cpu"]
+    assert run(["synthesize", "--model", str(trained), *out]) == 0
+    assert "no token, left unsaid: '7'" in capsys.readouterr().err
     out = ["--text", "?!", "--out", str(tmp_path / "x.wav"), "--device", "cpu"]
     assert run(["synthesize", "--model", str(trained), *out]) == 1
 
@@ -177,8 +182,8 @@ def test_recogniser_and_embedder_are_asked_where_they_are_given(
             assert rate == ACOUSTIC["sampling_rate"]
             return torch.ones(len(waves), 3)
 
-    monkeypatch.setattr(evaluation, "_load_recogniser", lambda source: Recogniser())
-    monkeypatch.setattr(evaluation, "_load_embedder", lambda source: Embedder())
+    monkeypatch.setattr(evaluation, "load_recogniser", lambda config: Recogniser())
+    monkeypatch.setattr(evaluation, "load_embedder", lambda config: Embedder())
     made, adapter = task(samples=2, recogniser="r", embedder="e")
     metrics = made.run(context_of(adapter, None))
     assert metrics["intelligibility_wer"] == 3.0  # three words for one, twice
@@ -187,9 +192,14 @@ def test_recogniser_and_embedder_are_asked_where_they_are_given(
     assert len(heard[0]) == pytest.approx(2 * len(sample.wave), abs=2)
 
 
-def test_an_embedder_must_embed(trained: Path) -> None:
-    with pytest.raises(ConfigurationError, match="holds a 'vits', which does not embed"):
-        evaluation._load_embedder(str(trained / "final-model"))
+def test_sentences_are_cut_where_durations_run_away(task: Any) -> None:
+    made, adapter = task(samples=0, sentences=["abcd"])
+    with torch.no_grad():
+        adapter.model.model.duration_predictor.flows[0].translate.sub_(6.0)
+    media: dict[str, Any] = {}
+    made.run(context_of(adapter, media))
+    sound = media["sentence-1/audio"]
+    assert 1.0 < len(sound.array) / sound.sample_rate <= 2.01  # half a second for each letter
 
 
 def test_alignments_are_drawn_token_by_token() -> None:

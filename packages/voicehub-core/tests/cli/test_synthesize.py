@@ -26,7 +26,7 @@ class Hummer:
     def synthesize(self, texts: Sequence[str], **options: Any) -> list[Synthesis]:
         self.asked.append(options)
         if "?" in texts:
-            raise DataError("text 1: no symbol of '?' has a token.")
+            raise DataError("no symbol of '?' has a token.")
         time = np.arange(RATE // 10 * len(texts[0])) / RATE
         return [Synthesis(texts[0], np.sin(time * 1000).astype(np.float32), RATE)]
 
@@ -66,6 +66,7 @@ def test_a_file_of_texts_to_a_folder(cli: Any, hummer: Hummer, tmp_path: Path) -
     assert seconds(out / "4.wav") == pytest.approx(0.3)
     (failed,) = outcome.last_json["failed"]
     assert failed["text"] == "?" and "no symbol" in failed["message"]
+    assert "text 3 of 4: no symbol" in outcome.stderr
 
 
 @pytest.mark.parametrize(

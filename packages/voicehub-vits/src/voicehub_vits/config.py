@@ -297,8 +297,9 @@ class VitsEvalConfig(Section):
             audio, pictures and the distances to their recordings; 0 for none.
         sentences: further texts that are spoken.
         seed: of the synthesis.
-        recogniser: artifact or id of a recogniser; its word error rate on the samples is the
+        recogniser: artifact, run or id of a recogniser; its word error rate on the samples is the
             intelligibility.
+        recogniser_type: its model type, where an id or a directory does not say it.
         embedder: artifact of a speaker embedder; samples are compared with their recordings.
     """
 
@@ -306,7 +307,14 @@ class VitsEvalConfig(Section):
     sentences: list[str] = Field(default_factory=list)
     seed: int = 0
     recogniser: str | None = None
+    recogniser_type: str | None = None
     embedder: str | None = None
+
+    @model_validator(mode="after")
+    def _type_of_something(self) -> Self:
+        if self.recogniser_type is not None and self.recogniser is None:
+            raise ValueError("recogniser_type says what recogniser is, and there is none")
+        return self
 
 
 class VitsRunConfig(RunConfig):

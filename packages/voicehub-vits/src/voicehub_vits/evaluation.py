@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -10,7 +11,6 @@ import numpy as np
 import torch
 
 from voicehub.adapters.evaluation import EvaluationContext, EvaluationTask
-from voicehub.errors import ConfigurationError
 from voicehub.trainer.media import Audio, Image
 from voicehub_data.audio import resample
 from voicehub_data.metrics import word_error_rate
@@ -18,6 +18,7 @@ from voicehub_data.speech_distance import audio_cepstral_distance
 from voicehub_vits.config import VitsEvalConfig
 from voicehub_vits.data.dataset import VitsDataset, VitsItem
 from voicehub_vits.features import Spectrogram
+from voicehub_vits.listeners import load_embedder, load_recogniser
 from voicehub_vits.network.inference import Spoken
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 #: An untrained duration predictor may ask for minutes; speech is cut at so many times its
 #: recording's length.
 _LONGEST = 4
+#: The same for sentences without a recording.
+_SECONDS_A_SYMBOL = 0.5
 #: Recognisers and embedders of this project listen at 16 kHz unless they say otherwise.
 _LISTENING_RATE = 16000
 
@@ -113,7 +116,7 @@ class SampleTask(EvaluationTask):
         if self.config.recogniser is None:
             return {}
         if self._recogniser is None:
-            self._recogniser = _load_recogniser(self.config.recogniser)
+            self._recogniser = load_recogniser(self.config)
         waves = [self._heard(sample.wave) for sample in samples]
         said = [result.text for result in self._recogniser.transcribe(waves)]
         wanted = [sample.item.text for sample in samples]
@@ -123,7 +126,7 @@ class SampleTask(EvaluationTask):
         if self.config.embedder is None:
             return {}
         if self._embedder is None:
-            self._embedder = _load_embedder(self.config.embedder)
+            self._embedder = load_embedder(self.config)
         rate = self.model.sampling_rate
         made = self._embedder.embed([sample.wave for sample in samples], rate)
         real = self._embedder.embed([sample.reference for sample in samples], rate)
@@ -149,18 +152,21 @@ class SampleTask(EvaluationTask):
             media[f"{name}/mel_of_recording"] = _mel_picture(spectrogram, sample.reference)
             media[f"{name}/alignment"] = alignment_picture(sample.spoken.durations)
         for number, text in enumerate(self.config.sentences, start=1):
-            (made,) = self.model.synthesize([text], seed=self.config.seed, **self._voice())
-            media[f"sentence-{number}/audio"] = Audio(made.waveform, rate)
-            media[f"sentence-{number}/mel"] = _mel_picture(spectrogram, made.waveform)
+            wave = self._sentence(text, f"eval.sentences, number {number}")
+            media[f"sentence-{number}/audio"] = Audio(wave, rate)
+            media[f"sentence-{number}/mel"] = _mel_picture(spectrogram, wave)
         return media
 
-    def _voice(self) -> dict[str, Any]:
-        """The first voice, where there are several."""
-        voices = self.model.voices
-        return {
-            "speaker": voices.speakers[0] if voices.speakers else None,
-            "language": voices.languages[0] if voices.languages else None,
-        }
+    def _sentence(self, text: str, where: str) -> Wave:
+        """A further sentence, in the first voice that training has heard."""
+        model, acoustic = self.model, self.model.acoustic
+        encoded = model.front_end.require(text, where)
+        speaker, language = model.voices.pairs[0] if model.voices.pairs else (0, 0)
+        seconds = _SECONDS_A_SYMBOL * encoded.symbols
+        frames = math.ceil(seconds * acoustic.sampling_rate / acoustic.hop_length)
+        seed = self.config.seed
+        spoken = model.speak(encoded.ids, speaker, language, seed=seed, max_frames=frames)
+        return _array(spoken.waveform)
 
 
 def alignment_picture(durations: torch.Tensor) -> Image:
@@ -182,26 +188,3 @@ def _mel_picture(spectrogram: Spectrogram, wave: Wave) -> Image:
 
 def _array(values: torch.Tensor) -> Wave:
     return np.ascontiguousarray(values.detach().float().cpu().numpy())
-
-
-def _load_recogniser(source: str) -> Any:
-    from voicehub.models.auto import AutoModelForSpeechRecognition
-
-    return AutoModelForSpeechRecognition.from_pretrained(source, lazy_load=False)
-
-
-def _load_embedder(source: str) -> Any:
-    """A wrapper with ``embed(waveforms, sampling_rate)``, by the type its artifact names."""
-    from voicehub.models.artifact import read_artifact
-    from voicehub.plugins import loading
-    from voicehub.plugins.groups import MODELS
-
-    artifact = read_artifact(source)
-    wrapper = loading.load(MODELS, artifact.model_type)
-    if not callable(getattr(wrapper, "embed", None)):
-        raise ConfigurationError(
-            f"eval.embedder {source} holds a {artifact.model_type!r}, which does not embed "
-            "speakers; expected the artifact of a speaker embedder."
-        )
-    loaded = wrapper.from_pretrained(source, model_type=artifact.model_type, lazy_load=False)
-    return loaded

@@ -23,6 +23,7 @@ from voicehub_vits.config import (
     VitsModelConfig,
     VitsRunConfig,
 )
+from voicehub_vits.continuing import artifact_voices
 from voicehub_vits.data import (
     AudioPreparation,
     PreparedSplit,
@@ -34,6 +35,7 @@ from voicehub_vits.data.preflight import normalized_texts
 from voicehub_vits.data.voices import Voices, voices_of_rows
 from voicehub_vits.evaluation import SampleTask
 from voicehub_vits.health import AdversarialMonitor
+from voicehub_vits.listeners import check_evaluation
 from voicehub_vits.model import VitsTTS
 from voicehub_vits.terms import TERMS
 from voicehub_vits.text import TextFrontEnd, build_tokenizer
@@ -74,6 +76,7 @@ def build_experiment(config: VitsRunConfig) -> Experiment:
         cache=data.cache_directory,
     )
     model = start.model
+    check_evaluation(config.eval, model.front_end)
     splits = [
         prepare_split(split, model.front_end, preparation, model.voices, data)
         for split in (train, *evals)
@@ -105,7 +108,7 @@ def build_experiment(config: VitsRunConfig) -> Experiment:
         figure_notes=TERMS,
         data_report=[split.report for split in splits],
         record=_record(config, splits, model, preparation),
-        next_command=_next_command(splits),
+        next_command=_next_command(splits, model.voices),
     )
 
 
@@ -142,12 +145,14 @@ def _start(
     )
     fresh = architecture is not None or config.model.speaker_table == "new"
     rows = None if fresh else int(described.num_speakers)
+    known = artifact_voices(config.model)
     voices = voices_of_rows(
         train.rows,
         table=rows,
         has_speakers=size > 0 and (rows is None or rows > 1),
         has_languages=config.model.language_conditioning,
         given=config.data.speaker_ids,
+        known=known,
     )
     _check_voices(config, size)
     notes += _voice_notes(train, voices, size)
@@ -292,12 +297,17 @@ def _record(
     }
 
 
-def _next_command(splits: Sequence[PreparedSplit]) -> Any:
-    rows = splits[1].rows if len(splits) > 1 else splits[0].rows
+def _next_command(splits: Sequence[PreparedSplit], voices: Voices) -> Any:
+    split = splits[1] if len(splits) > 1 else splits[0]
 
     def command(directory: Path) -> str:
-        text = rows[0].text if rows else "Hello."
+        text = split.rows[0].text if split.rows else "Hello."
         words = ["voicehub", "synthesize", "--model", str(directory), "--text", text]
+        speaker, language = voices.pairs[0] if voices.pairs else (0, 0)
+        if len(voices.speakers) > 1:
+            words += ["--speaker", voices.speakers[speaker]]
+        if len(voices.languages) > 1:
+            words += ["--language", voices.languages[language]]
         return shlex.join([*words, "--out", "speech.wav"])
 
     return command

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ from voicehub_vits.weights import (
     read_artifact_state,
     write_artifact_state,
 )
+
+logger = logging.getLogger(__name__)
 
 RANDOM_WEIGHTS = "(random weights)"
 TOKENIZER_FOLDER = "tokenizer"
@@ -243,6 +246,11 @@ class VitsTTS(PreTrainedTTSModel):
         return notes
 
     @property
+    def is_artifact(self) -> bool:
+        """Whether it comes from a directory that VoiceHub has written."""
+        return self._is_artifact
+
+    @property
     def has_adversaries(self) -> bool:
         """Whether the artifact that this comes from holds trained discriminators."""
         return self._is_artifact and (Path(self.name_or_path) / DISCRIMINATOR_FILE).is_file()
@@ -278,7 +286,7 @@ class VitsTTS(PreTrainedTTSModel):
         seed: int = 0,
         **options: Any,
     ) -> list[Synthesis]:
-        """Speak texts; see ``PreTrainedTTSModel``.
+        """Speak texts; see ``PreTrainedTTSModel``. Symbols without a token are named in the log.
 
         Options:
             noise_scale, noise_scale_duration: the model's own where absent.
@@ -293,12 +301,21 @@ class VitsTTS(PreTrainedTTSModel):
                 f"unknown synthesis option {sorted(unknown)[0]!r}; expected noise_scale or "
                 "noise_scale_duration."
             )
+        if language is not None and not self.voices.languages:
+            raise ConfigurationError(
+                f"language {language!r} was asked for, but this model knows no languages."
+            )
+        if speaking_rate is not None and not speaking_rate > 0:
+            raise ConfigurationError(f"speaking_rate must be over 0, got {speaking_rate}.")
         made = []
         for position, text in enumerate(texts):
-            where = f"text {position + 1}"
-            ids = self.front_end.require(text, where).ids
+            where = "the text" if len(texts) == 1 else f"text {position + 1}"
+            encoded = self.front_end.require(text, where)
+            if encoded.unknown:
+                left_out = ", ".join(map(repr, encoded.unknown))
+                logger.warning("%s: these symbols have no token, left unsaid: %s", where, left_out)
             spoken = self.speak(
-                ids,
+                encoded.ids,
                 self.voices.speaker(speaker, where),
                 self.voices.language(language, where),
                 seed=seed,

@@ -46,12 +46,12 @@ def synthesize(
     options |= {"speaking_rate": speaking_rate, "seed": seed}
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
-    for content, path in zip(texts, paths, strict=True):
+    for number, (content, path) in enumerate(zip(texts, paths, strict=True), start=1):
         try:
             (spoken,) = synthesizer.synthesize([content], **options)
         except DataError as error:
             failed.append({"text": content, "message": str(error)})
-            print_error(str(error))
+            print_error(f"text {number} of {len(texts)}: {error}" if len(texts) > 1 else str(error))
             continue
         audio = Audio(spoken.waveform, spoken.sampling_rate)
         _write(path, audio.as_wav())

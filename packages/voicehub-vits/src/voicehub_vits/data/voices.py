@@ -99,6 +99,7 @@ def voices_of_rows(
     has_speakers: bool,
     has_languages: bool,
     given: Mapping[str, int],
+    known: Voices | None = None,
 ) -> Voices:
     """Assign table rows to the names of a training manifest.
 
@@ -108,15 +109,19 @@ def voices_of_rows(
         has_speakers: the model conditions on speakers.
         has_languages: it conditions on languages.
         given: table rows by speaker name, where they are set by hand.
+        known: of the artifact that training goes on from; its names keep their rows.
 
     Raises:
-        ConfigurationError: an id lies outside the table, or there are more names than rows.
+        ConfigurationError: an id lies outside the table, there are more names than rows, or the
+            artifact does not know a name.
         DataError: a row names no speaker or language.
     """
     speakers: tuple[str, ...] = ()
     if has_speakers:
-        speakers = _speaker_table(rows, table, given)
-    languages = tuple(sorted({_named(row, "language") for row in rows})) if has_languages else ()
+        if known is not None and not given:
+            given = _known_rows(rows, known)
+        speakers = _speaker_table(rows, table, given, () if known is None else known.speakers)
+    languages = _languages(rows, known) if has_languages else ()
     seen = {
         (
             speakers.index(_named(row, "speaker")) if speakers else 0,
@@ -124,11 +129,41 @@ def voices_of_rows(
         )
         for row in rows
     }
-    return Voices(speakers, languages, tuple(sorted(seen)))
+    return Voices(speakers, languages, tuple(sorted(seen.union(known.pairs if known else ()))))
+
+
+def _known_rows(rows: Sequence[ManifestRow], known: Voices) -> dict[str, int]:
+    """Rows of the artifact's speaker table by the names of the manifest."""
+    names = sorted({_named(row, "speaker") for row in rows})
+    strangers = [name for name in names if name not in known.speakers]
+    if strangers:
+        raise ConfigurationError(
+            f"The artifact knows the speakers {_listed(known.speakers)}, and the training manifest "
+            f"names {_listed(strangers)}. Say whose rows they take over in data.speaker_ids (all "
+            "speakers of the manifest), or start from its native_export with "
+            "model.speaker_table=new."
+        )
+    return {name: known.speakers.index(name) for name in names}
+
+
+def _languages(rows: Sequence[ManifestRow], known: Voices | None) -> tuple[str, ...]:
+    names = sorted({_named(row, "language") for row in rows})
+    if known is None:
+        return tuple(names)
+    strangers = [name for name in names if name not in known.languages]
+    if strangers:
+        raise ConfigurationError(
+            f"The artifact knows the languages {_listed(known.languages)}, and the training "
+            f"manifest names {_listed(strangers)}, for which its table has no row."
+        )
+    return known.languages
 
 
 def _speaker_table(
-    rows: Sequence[ManifestRow], table: int | None, given: Mapping[str, int]
+    rows: Sequence[ManifestRow],
+    table: int | None,
+    given: Mapping[str, int],
+    old: Sequence[str] = (),
 ) -> tuple[str, ...]:
     names = sorted({_named(row, "speaker") for row in rows})
     strangers = sorted(set(given) - set(names))
@@ -152,7 +187,8 @@ def _speaker_table(
     if len(set(places.values())) != len(places):
         raise ConfigurationError("data.speaker_ids gives two speakers one id.")
     held = {place: name for name, place in places.items()}
-    return tuple(held.get(place, str(place)) for place in range(size))
+    unheard = dict(enumerate(old))
+    return tuple(held.get(place, unheard.get(place, str(place))) for place in range(size))
 
 
 def _named(row: ManifestRow, kind: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from voicehub.errors import DataError
 from voicehub_vits.network.generator import encode_text
 
 
@@ -47,6 +48,9 @@ def speak(
         seed: of the draws.
         speaking_rate, noise_scale, noise_scale_duration: the model's own where None.
         max_frames: what lies behind is left unsaid.
+
+    Raises:
+        DataError: durations are not finite, and ``max_frames`` does not cut them.
     """
     rate = model.speaking_rate if speaking_rate is None else speaking_rate
     spread = model.noise_scale if noise_scale is None else noise_scale
@@ -79,7 +83,14 @@ def speak(
 
 def _whole(durations: Tensor, max_frames: int | None) -> Tensor:
     """Frames of each token, int64 (tokens,): at least one in all, and at most ``max_frames``."""
-    if max_frames is not None:
+    if max_frames is None:
+        if not bool(durations.isfinite().all()):
+            raise DataError(
+                "the duration predictor asks for no finite length: the model has not learnt how "
+                "long tokens last. Train it for longer, or lower noise_scale_duration."
+            )
+    else:
+        durations = durations.nan_to_num(nan=1.0, posinf=float(max_frames))
         ends = durations.clamp(max=max_frames).cumsum(0).clamp(max=max_frames)
         durations = ends.diff(prepend=ends.new_zeros(1))
     whole = durations.long()
