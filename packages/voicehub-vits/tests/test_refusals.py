@@ -218,9 +218,7 @@ def test_speakers_and_texts_of_synthesis(voices_checkpoint: Path) -> None:
         model.synthesize(["XYZ!"], speaker=0)
     with pytest.raises(ConfigurationError, match="unknown synthesis option 'tempo'"):
         model.synthesize(["abc"], speaker=0, tempo=2)
-    with pytest.raises(
-        ConfigurationError, match="'de' was asked for, but this model knows"
-    ):
+    with pytest.raises(ConfigurationError, match="'de' was asked for, but this model knows"):
         model.synthesize(["abc"], speaker=0, language="de")
     with pytest.raises(ConfigurationError, match="speaking_rate must be over 0, got 0"):
         model.synthesize(["abc"], speaker=0, speaking_rate=0)
