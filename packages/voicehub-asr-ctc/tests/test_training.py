@@ -8,6 +8,7 @@ import random
 import pytest
 import torch
 
+from voicehub.errors import CheckpointMismatchError
 from voicehub.models.auto import AutoModelForSpeechRecognition
 from voicehub_data.manifest import read_manifest
 
@@ -132,6 +133,17 @@ def test_a_resumed_run_is_the_same_run(tone_corpus, log_mel_run, trainer_of, tmp
     assert runs["whole"][1] == runs["cut"][1]
     for key, tensor in runs["whole"][0].items():
         assert torch.equal(tensor, runs["cut"][0][key]), key
+
+
+def test_another_path_of_the_loss_is_another_run(
+    tone_corpus, log_mel_run, trainer_of, monkeypatch
+):
+    """Paths round differently: a machine without a compiler cannot go on exactly."""
+    values = log_mel_run(tone_corpus(24), max_steps=1, save_strategy="steps", save_steps=1)
+    trainer_of(values).train()
+    monkeypatch.setenv("VOICEHUB_KERNELS", "asr_ctc.ctc=native")
+    with pytest.raises(CheckpointMismatchError, match="kernels.*'c'.*'native'"):
+        trainer_of(values).train(resume_from_checkpoint=True)
 
 
 def test_collapse_is_told_with_its_cause(tone_corpus, log_mel_run, trainer_of):

@@ -77,6 +77,13 @@ class CTCAdapter(TrainingAdapter):
         for module in self._batch_norms:
             module.eval()
 
+    def resume_configuration(self) -> dict[str, Any]:
+        """The base's, and the live path of the loss: paths round differently."""
+        loss = load_loss("asr_ctc.ctc")
+        device = next(self.module.parameters()).device.type
+        kernels = {loss.name: loss.selected_kernel(device).path}
+        return {**super().resume_configuration(), "kernels": kernels}
+
     # -- the objective -----------------------------------------------------------------------
 
     def training_step_loss(self, inputs: Any, phase: TrainingPhaseSpec) -> SpeechTrainingOutput:
