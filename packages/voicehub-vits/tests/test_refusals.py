@@ -196,6 +196,7 @@ def test_speaker_ids_out_of_range(voices_checkpoint: Path, run_config: Any, tmp_
         ({"generator_only": True}, "exclude each other"),
         ({"freeze": ["text_encoder", "posterior_encoder", "flow", "decoder",
                      "duration_predictor"]}, "nothing would train"),
+        ({"weights": {"duration": 0, "kl": 0}}, "text encoder would not train"),
         ({"language_conditioning": True}, "speaker_embedding_size 0"),
         ({"speaker_table": "new"}, "speaker_embedding_size 0"),
     ],

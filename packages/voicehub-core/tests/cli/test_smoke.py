@@ -109,3 +109,9 @@ def test_failing_samples_fail_the_smoke_run(cli: Run, site: Path) -> None:
     outcome = cli("train", "toy/tiny", *DATA, "--smoke")
     assert outcome.code == 1
     assert "step 'sample': Sample predictions failed: ZeroDivisionError" in outcome.stderr
+
+
+def test_its_files_lie_where_it_says(cli: Run, site: Path) -> None:
+    outcome = cli("train", "example/tiny", "--smoke", "training.output_dir=elsewhere")
+    assert outcome.code == 2
+    assert "leave out training.output_dir" in outcome.stderr

@@ -76,6 +76,7 @@ def test_a_file_of_texts_to_a_folder(cli: Any, hummer: Hummer, tmp_path: Path) -
         (["--text", "a", "--text", "b", "--out", "x.wav"], "name a folder"),
         (["--text", "a", "--out", "x.mp3"], "only .wav"),
         (["--file", "absent.txt", "--out", "x"], "absent.txt cannot be read"),
+        (["--text", "a", "--out", "x.wav", "--seed", "-1"], "'--seed'"),
     ],
 )
 def test_what_makes_no_sense_is_wrong_use(
@@ -84,3 +85,10 @@ def test_what_makes_no_sense_is_wrong_use(
     outcome = cli("synthesize", "--model", "m", *arguments)
     assert outcome.code == 2
     assert said in outcome.stderr
+
+
+@pytest.mark.parametrize("device", ["cuda:99", "gpu"])
+def test_a_device_that_is_not_there_is_wrong_use(cli: Any, device: str) -> None:
+    outcome = cli("synthesize", "--model", "m", "--text", "a", "--out", "x.wav", "--device", device)
+    assert outcome.code == 2
+    assert f"--device {device} cannot be used here" in outcome.stderr

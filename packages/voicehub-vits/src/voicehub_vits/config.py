@@ -178,6 +178,13 @@ class LossWeights(Section):
     duration_adversarial: float = Field(default=1.0, ge=0)
     duration_discriminator: float = Field(default=1.0, gt=0)
 
+    @model_validator(mode="after")
+    def _something_trains(self) -> Self:
+        # Without adversaries duration and KL are all there is; the mel term moves no text.
+        if self.duration == 0 and self.kl == 0:
+            raise ValueError("duration and kl are both 0: the text encoder would not train")
+        return self
+
 
 class VitsModelConfig(Section):
     """What is trained.

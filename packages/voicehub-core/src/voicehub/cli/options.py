@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from voicehub.cli.output import UsageError
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="End with one JSON object on the last line.")
@@ -15,11 +17,28 @@ DeviceOption = Annotated[
 
 
 def resolve_device(name: str) -> str:
-    """``auto`` -> the best device of this machine; anything else is taken as it is."""
-    if name != "auto":
+    """``auto`` -> the best device of this machine; anything else as it is, if it is there.
+
+    Raises:
+        UsageError: there is no such device.
+    """
+    if name == "cpu":
         return name
     import torch
 
+    if name != "auto":
+        _require(torch, name)
+        return name
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _require(torch: Any, name: str) -> None:
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0]
+        raise UsageError(
+            f"--device {name} cannot be used here ({why}). Use cpu, or auto for the best there is."
+        ) from None

@@ -110,8 +110,13 @@ def run_smoke(preset: str, overrides: Sequence[str], *, json_mode: bool) -> Smok
 
     Raises:
         SmokeError: a step failed; names it, and where its files are.
-        UsageError: the preset cannot be composed.
+        UsageError: the preset cannot be composed, or training.output_dir was typed.
     """
+    if any(text.lstrip("+").startswith("training.output_dir=") for text in overrides):
+        raise UsageError(
+            "--smoke keeps its files in folders of its own, deleted where all of it works: leave "
+            "out training.output_dir."
+        )
     os.environ["HF_HUB_OFFLINE"] = "1"  # before anything that would read it is imported
     directory = Path(tempfile.mkdtemp(prefix="voicehub-smoke-"))
     smoke = Smoke(preset, directory)

@@ -28,7 +28,9 @@ def synthesize(
     speaking_rate: Annotated[
         float | None, typer.Option(min=0.1, max=10.0, help="Over 1 is faster.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal speech.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds give equal speech.")
+    ] = 0,
     model_type: Annotated[
         str | None, typer.Option(help="Needed where the directory does not say it itself.")
     ] = None,
