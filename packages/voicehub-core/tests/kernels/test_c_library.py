@@ -46,6 +46,23 @@ def test_what_is_in_the_cache_is_not_compiled_again(
     assert "compiled again" in (library(tmp_path, SOURCE + "//").unavailable() or "")
 
 
+def test_a_damaged_library_is_made_again(tmp_path: Path, cache: Path) -> None:
+    library(tmp_path).function("twice")
+    (found,) = cache.iterdir()
+    found.unlink()  # not in place: this process has it mapped
+    found.write_bytes(b"")
+    assert library(tmp_path).function("twice")(4) == 8
+
+
+@pytest.mark.parametrize("quoted", ["'{}'", "{} -DNDEBUG"])
+def test_cc_may_hold_arguments(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, quoted: str
+) -> None:
+    (compiler,) = c_library.find_compiler()
+    monkeypatch.setenv("CC", quoted.format(compiler))
+    assert library(tmp_path).function("twice")(4) == 8
+
+
 def test_an_edit_makes_a_library_of_its_own(tmp_path: Path, cache: Path) -> None:
     library(tmp_path).function("twice")
     assert library(tmp_path, SOURCE.replace("2 *", "3 *")).function("twice")(5) == 15

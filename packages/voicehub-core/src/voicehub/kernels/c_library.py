@@ -16,6 +16,7 @@ import ctypes
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -85,38 +86,46 @@ class CLibrary:
         path = self._compiled()
         try:
             library = ctypes.CDLL(str(path))
+        except OSError:  # damaged: a full disk, or a copied home directory
+            path.unlink(missing_ok=True)
+            path = self._compiled()
+            library = None
+        try:
+            library = library or ctypes.CDLL(str(path))
             for name, arguments in self.functions.items():
                 function = getattr(library, name)
                 function.argtypes, function.restype = list(arguments), ctypes.c_int
         except (OSError, AttributeError) as error:
-            raise CLibraryError(f"{path} cannot be loaded: {error}. Delete it.") from error
+            raise CLibraryError(f"{path} cannot be loaded: {error}; delete it") from error
         return library
 
     def _compiled(self) -> Path:
-        compiler = find_compiler()
+        command = find_compiler()
         source = self.source.read_bytes()
         key = hashlib.sha256()
-        for part in (source, _identity(compiler), repr((_FLAGS, _TUNING)).encode()):
+        for part in (source, _identity(command), repr((_FLAGS, _TUNING)).encode()):
             key.update(hashlib.sha256(part).digest())
         path = cache_directory() / f"{self.name}-{key.hexdigest()[:20]}.so"
         if not path.is_file():
-            self._compile(compiler, path)
+            self._compile(command, path)
         return path
 
-    def _compile(self, compiler: str, path: Path) -> None:
+    def _compile(self, compiler: Sequence[str], path: Path) -> None:
         """Compile beside the target and rename: processes that start together do no harm."""
         descriptor, scratch = tempfile.mkstemp(suffix=".so", dir=path.parent)
         os.close(descriptor)
         try:
             for tuning in _TUNING:
-                command = [compiler, *_FLAGS, *tuning, str(self.source), "-o", scratch, "-lm"]
+                command = [*compiler, *_FLAGS, *tuning, str(self.source), "-o", scratch, "-lm"]
                 problem = _run(command)
                 if problem is None:
                     Path(scratch).replace(path)
                     return
         finally:
             Path(scratch).unlink(missing_ok=True)
-        raise CLibraryError(f"{compiler} does not compile {self.source.name}: {problem}")
+        raise CLibraryError(
+            f"{shlex.join(compiler)} does not compile {self.source.name}: {problem}"
+        )
 
 
 def cache_directory() -> Path:
@@ -149,19 +158,23 @@ def cache_directory() -> Path:
     return folder
 
 
-def find_compiler() -> str:
-    """Path of the C compiler.
+def find_compiler() -> list[str]:
+    """The C compiler's path, and the arguments that ``CC`` gives it, as in ``ccache gcc``.
 
     Raises:
         CLibraryError: there is none.
     """
-    asked = os.environ.get("CC")
-    for name in (asked,) if asked else ("cc", "gcc", "clang"):
+    asked = os.environ.get("CC", "").strip()
+    try:
+        commands = [shlex.split(asked)] if asked else [["cc"], ["gcc"], ["clang"]]
+    except ValueError as error:
+        raise CLibraryError(f"CC={asked!r} cannot be read as a command: {error}") from None
+    for name, *arguments in commands:
         found = shutil.which(name)
         if found is not None:
-            return found
+            return [found, *arguments]
     if asked:
-        raise CLibraryError(f"the C compiler that CC names, {asked!r}, is not on the path")
+        raise CLibraryError(f"the C compiler that CC names, {commands[0][0]!r}, is not on the path")
     raise CLibraryError("no C compiler: none of cc, gcc, clang is on the path")
 
 
@@ -180,10 +193,10 @@ def _run(command: Sequence[str]) -> str | None:
     return wrong[0].strip()
 
 
-def _identity(compiler: str) -> bytes:
+def _identity(command: Sequence[str]) -> bytes:
     """What else decides the machine code: the compiler's file and the processor."""
-    status = Path(compiler).resolve().stat()
-    parts = (compiler, status.st_size, status.st_mtime_ns, platform.machine(), _processor())
+    status = Path(command[0]).resolve().stat()
+    parts = (*command, status.st_size, status.st_mtime_ns, platform.machine(), _processor())
     return repr(parts).encode()
 
 
