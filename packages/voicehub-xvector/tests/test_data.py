@@ -204,14 +204,12 @@ def test_the_table_is_looked_up_at_epochs_and_survives_a_resume():
     context = {"adapter": SimpleNamespace(module=SimpleNamespace(loss=loss))}
     plan = hard_plan()
     update = NeighbourUpdate(plan)
-    start = SimpleNamespace(train_batch_cursor=0, global_step=0)
-    update.on_epoch_begin(None, start, None, **context)
-    assert plan.table is None
-    update.on_epoch_begin(
-        None, SimpleNamespace(train_batch_cursor=0, global_step=9), None, **context
-    )
-    distances = loss.prototype_distances() + 9 * torch.eye(6)
-    assert plan.table.tolist() == distances.topk(2, largest=False).indices.tolist()
+    for step in (0, 9):  # Before the first step, too: a stage begins with trained prototypes.
+        torch.nn.init.normal_(loss.weight)
+        begin = SimpleNamespace(train_batch_cursor=0, global_step=step)
+        update.on_epoch_begin(None, begin, None, **context)
+        distances = loss.prototype_distances() + 9 * torch.eye(6)
+        assert plan.table.tolist() == distances.topk(2, largest=False).indices.tolist()
     saved, seen = json.loads(json.dumps(update.state_dict())), plan.batches(1)
     again = hard_plan()
     resumed = NeighbourUpdate(again)

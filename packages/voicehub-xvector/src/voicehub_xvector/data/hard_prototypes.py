@@ -19,8 +19,8 @@ from voicehub_data.samplers import ClassWeightedPlan, class_draws
 class HardPrototypesPlan(ClassWeightedPlan):
     """Groups of a drawn speaker and those nearest to it, several recordings of each.
 
-    Which speakers are near is told by ``set_neighbours`` at the start of each epoch; before that
-    they are drawn at random. The number of batches does not depend on it.
+    Which speakers are near is told by ``set_neighbours`` at the start of each epoch; until it is
+    told they are drawn at random. The number of batches does not depend on it.
 
     Args:
         durations, labels, chunk_seconds, max_padded_seconds, max_batch_size, exponent, seed: as of
@@ -106,7 +106,8 @@ class HardPrototypesPlan(ClassWeightedPlan):
 class NeighbourUpdate(TrainerCallback):
     """Looks up the nearest prototypes at the start of each epoch.
 
-    A run that goes on within an epoch keeps the table that the epoch began with.
+    So it does before the first, whose prototypes an earlier stage may have trained. A run that goes
+    on within an epoch keeps the table that the epoch began with.
 
     Args:
         plan: that is told.
@@ -119,7 +120,7 @@ class NeighbourUpdate(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
     ) -> None:
         """Measure distances, unless a part of the epoch is done."""
-        if state.train_batch_cursor or state.global_step == 0:
+        if state.train_batch_cursor:
             return
         import torch
 
