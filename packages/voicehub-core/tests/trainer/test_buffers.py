@@ -122,3 +122,34 @@ def test_buffers_of_inference_mode_are_left_alone() -> None:
     guard.remember()
     guard.restore()
     assert torch.equal(model.table, torch.eye(3))
+
+
+class Cached(nn.Module):
+    """Buffers that come and go: set by a forward, let go, deleted, made in inference mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("set_later", None)
+        self.register_buffer("let_go", torch.ones(2))
+        self.register_buffer("deleted", torch.ones(3))
+        with torch.inference_mode():
+            self.register_buffer("constant", torch.ones(4))
+
+
+def test_buffers_that_come_and_go_are_put_back() -> None:
+    model = Cached()
+    let_go, deleted = model.let_go, model.deleted
+    guard = BufferGuard(model)
+    guard.remember()
+    model.set_later, model.let_go = torch.zeros(1), None
+    del model.deleted
+    guard.restore()
+    assert model.set_later is None
+    assert model.let_go is let_go and model.deleted is deleted
+    model.let_go = None
+    with torch.inference_mode():
+        model.set_later = torch.ones(1)
+    guard.remember()
+    model.let_go = torch.zeros(2)
+    guard.restore()
+    assert model.let_go is None and torch.equal(model.set_later, torch.ones(1))

@@ -9,7 +9,6 @@ Running statistics are copied before every update, for the kernels of norms do n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +18,24 @@ from torch import Tensor, nn
 class _Kept:
     module: nn.Module
     name: str
-    tensor: Tensor
-    version: int
-    copy: Tensor
     uncounted: bool  # whether it may change without its version saying so
+    tensor: Tensor | None = None
+    version: int = 0
+    copy: Tensor | None = None
     exposed: bool = False  # whether it is one of those, in a module that trains
+
+    def take(self, tensor: Tensor | None) -> None:
+        """Keep another tensor than before, or None where a module has let its buffer go."""
+        self.tensor, self.version, self.copy = tensor, 0, None
+        # Tensors made in inference mode have no version; nothing in training changes them.
+        if tensor is not None and not tensor.is_inference():
+            self.version, self.copy = tensor._version, tensor.detach().clone()
+
+    def has_changed(self) -> bool:
+        """Whether the content of the same tensor may be another."""
+        if self.tensor is None or self.copy is None:
+            return False
+        return self.exposed or self.tensor._version != self.version
 
 
 class BufferGuard:
@@ -34,43 +46,37 @@ class BufferGuard:
         seen: set[int] = set()
         for part in module.modules():
             for name, tensor in part._buffers.items():
-                # Tensors made in inference mode have no version; nothing in training changes them.
-                if tensor is None or id(tensor) in seen or tensor.is_inference():
+                if tensor is not None and id(tensor) in seen:
                     continue
                 seen.add(id(tensor))
-                self._kept.append(
-                    _Kept(
-                        part,
-                        name,
-                        tensor,
-                        tensor._version,
-                        tensor.detach().clone(),
-                        # The kernels of batch and instance norm write these uncounted.
-                        uncounted=name.startswith("running_"),
-                    )
-                )
+                # The kernels of batch and instance norm write these uncounted.
+                kept = _Kept(part, name, uncounted=name.startswith("running_"))
+                kept.take(tensor)
+                self._kept.append(kept)
 
     def remember(self) -> None:
         """Take in what has changed since the last call."""
-        changed = []
+        tensors: list[Tensor] = []
+        copies: list[Tensor] = []
         for kept in self._kept:
-            tensor: Any = kept.module._buffers[kept.name]
+            tensor = kept.module._buffers.get(kept.name)
             kept.exposed = kept.uncounted and kept.module.training
             if tensor is not kept.tensor:
-                kept.tensor, kept.version = tensor, tensor._version
-                kept.copy = tensor.detach().clone()
-            elif kept.exposed or tensor._version != kept.version:
+                kept.take(tensor)
+            elif tensor is not None and kept.copy is not None and kept.has_changed():
                 kept.version = tensor._version
-                changed.append(kept)
-        if changed:
+                tensors.append(tensor)
+                copies.append(kept.copy)
+        if tensors:
             with torch.no_grad():
-                torch._foreach_copy_([k.copy for k in changed], [k.tensor for k in changed])
+                torch._foreach_copy_(copies, tensors)
 
     def restore(self) -> None:
         """Put back what has changed since ``remember``."""
         with torch.no_grad():
             for kept in self._kept:
-                kept.module._buffers[kept.name] = kept.tensor
-                if kept.exposed or kept.tensor._version != kept.version:
+                if kept.module._buffers.get(kept.name) is not kept.tensor:
+                    kept.module._buffers[kept.name] = kept.tensor
+                if kept.tensor is not None and kept.copy is not None and kept.has_changed():
                     kept.tensor.copy_(kept.copy)
                     kept.version = kept.tensor._version
