@@ -255,3 +255,16 @@ def evaluate(directory: Path, size: int, run: dict[str, Any]) -> tuple[dict[str,
     plain = make("plain", directory / "plain", label_names=["targets"], **run)
     predicted = plain.predict(Frames(size, seed=4))
     return metrics, (predicted.predictions.shape, float(predicted.predictions.sum()))
+
+
+def resume_damaged(directory: Path, step: int, run: dict[str, Any]) -> tuple[str, str, bool]:
+    """Try to go on from a checkpoint: the error's type and text, and whether weights are as new."""
+    trainer = make(directory=directory, **run)
+    before = weights(trainer)
+    try:
+        trainer.train(resume_from_checkpoint=str(directory / f"checkpoint-{step}"))
+    except Exception as error:
+        after = weights(trainer)
+        untouched = all(torch.equal(before[name], after[name]) for name in after)
+        return type(error).__name__, str(error), untouched
+    return "nothing", "", False

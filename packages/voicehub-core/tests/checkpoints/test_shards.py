@@ -43,10 +43,14 @@ def write(directory: Path, ranks: int) -> dict[str, torch.Tensor]:
     return tensors
 
 
+def names(directory: Path) -> set[str]:
+    return {path.name for path in directory.iterdir()}
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_shards_read_back_whatever_their_number(ranks: int, tmp_path: Path) -> None:
     tensors = write(tmp_path, ranks)
-    read = read_shards(tmp_path, "model_state")
+    read = read_shards(tmp_path, "model_state", names(tmp_path))
     assert read.keys() == tensors.keys()
     assert all(torch.equal(read[name], tensors[name]) for name in tensors)
     assert len(list(tmp_path.glob("*.safetensors"))) == ranks
@@ -54,9 +58,24 @@ def test_shards_read_back_whatever_their_number(ranks: int, tmp_path: Path) -> N
 
 def test_a_shard_that_is_gone_is_corruption(tmp_path: Path) -> None:
     write(tmp_path, 2)
+    verified = names(tmp_path)
     (tmp_path / "model_state-00002-of-00002.safetensors").unlink()
     with pytest.raises(CheckpointCorruptError, match="model_state.safetensors.index.json"):
-        read_shards(tmp_path, "model_state")
+        read_shards(tmp_path, "model_state", verified)
+
+
+def test_a_file_that_the_manifest_does_not_list_is_not_read(tmp_path: Path) -> None:
+    """An index could name one outside of the checkpoint, whose digest nobody has looked at."""
+    directory = tmp_path / "checkpoint-1"
+    directory.mkdir()
+    write(directory, 1)
+    verified = names(directory)
+    shard = directory / "model_state-00001-of-00001.safetensors"
+    shard.rename(tmp_path / "other.safetensors")
+    index = directory / index_name("model_state")
+    index.write_text(index.read_text().replace(shard.name, "../other.safetensors"))
+    with pytest.raises(CheckpointCorruptError, match=r"'\.\./other.safetensors', which the man"):
+        read_shards(directory, "model_state", verified)
 
 
 def test_tensors_are_taken_out_of_nested_state_and_put_back() -> None:

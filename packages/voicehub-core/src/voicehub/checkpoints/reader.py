@@ -67,7 +67,7 @@ class Checkpoint:
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return the model tensors on the CPU, by name."""
         if self.has_file(index_name(MODEL_STEM)):
-            return read_shards(self.path, MODEL_STEM)
+            return self._tensors_in_shards(MODEL_STEM)
         tensors = self._tensors_in(MODEL_FILE)
         if self.has_file(FROZEN_FILE):
             tensors.update(self._tensors_in(FROZEN_FILE))
@@ -82,13 +82,16 @@ class Checkpoint:
                 f"{self.path / name} is no safetensors file: {error}."
             ) from error
 
+    def _tensors_in_shards(self, stem: str) -> dict[str, torch.Tensor]:
+        return read_shards(self.path, stem, self.manifest["file_integrity"])
+
     def optimizer(self) -> dict[str, Any]:
         """Return the state of all optimizers."""
         state = self._state(OPTIMIZER_FILE)
         if not self.has_file(index_name(OPTIMIZER_STEM)):
             return state
         try:
-            found: dict[str, Any] = put_back(state, read_shards(self.path, OPTIMIZER_STEM))
+            found: dict[str, Any] = put_back(state, self._tensors_in_shards(OPTIMIZER_STEM))
         except KeyError as error:
             raise CheckpointCorruptError(
                 f"{self.path / OPTIMIZER_FILE} names a tensor that no shard holds: {error}."

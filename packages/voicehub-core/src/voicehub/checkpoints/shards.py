@@ -10,7 +10,7 @@ what is left (settings, counters) stays in ``optimizer.pt`` with the names in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -73,17 +73,31 @@ def write_shard(
     return {name: write_tensors(directory / name, tensors)}
 
 
-def read_shards(checkpoint: Path, stem: str) -> dict[str, torch.Tensor]:
+def read_shards(checkpoint: Path, stem: str, verified: Collection[str]) -> dict[str, torch.Tensor]:
     """Return all tensors of some shards, on the CPU.
 
+    Args:
+        checkpoint: the directory.
+        stem: of the names of index and shards.
+        verified: names of the files that the manifest vouches for; nothing else is read.
+
     Raises:
-        CheckpointCorruptError: index and shards disagree, or one is unreadable.
+        CheckpointCorruptError: index and shards disagree, or one is unreadable or not verified.
     """
     index = checkpoint / index_name(stem)
     try:
         places: dict[str, str] = parse_json(index.read_bytes())["weight_map"]
-        files = {name: load_file(checkpoint / name) for name in sorted(set(places.values()))}
+        names = sorted(set(places.values()))
+        foreign = [name for name in names if name not in verified]
+        if foreign:
+            raise CheckpointCorruptError(
+                f"{index} names {', '.join(map(repr, foreign[:3]))}, which the manifest does not "
+                "list. Use another checkpoint."
+            )
+        files = {name: load_file(checkpoint / name) for name in names}
         return {tensor: files[file][tensor] for tensor, file in places.items()}
+    except CheckpointCorruptError:
+        raise
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointCorruptError(
             f"{index} and the files it names cannot be read together: {error!r}."
