@@ -93,6 +93,35 @@ def test_bucketing_saves_padding_and_still_mixes_batches():
     assert len(first & second) < len(first) / 4
 
 
+@given(durations, st.integers(1, 9), st.integers(1, 40), st.integers(0, 5))
+def test_batches_of_an_update_are_the_same_batches_in_groups(lengths, most, together, epoch):
+    plan = DurationBucketedPlan(lengths, CAP, most, seed=3)
+    grouped = plan.for_updates_of(together)
+    assert sorted(map(sorted, grouped.batches(epoch))) == sorted(map(sorted, plan.batches(epoch)))
+    same = DurationBucketedPlan(lengths, CAP, most, seed=3, together=together)
+    assert grouped.batches(epoch) == same.batches(epoch)
+    assert grouped.fingerprint() == same.fingerprint()
+    if together == 1:
+        assert grouped.batches(epoch) == plan.batches(epoch)
+
+
+@pytest.mark.parametrize("together", [2, 4, 24])
+def test_batches_of_a_group_cost_nearly_the_same(together):
+    lengths = np.random.Generator(np.random.PCG64(0)).gamma(2.0, 3.0, 4000).clip(0.5, 20).tolist()
+    size = min(together, 12)
+
+    def share_lost(plan):
+        costs = [len(b) * max(lengths[i] for i in b) for b in plan.batches(0)]
+        groups = np.array(costs[: len(costs) // size * size]).reshape(-1, size)
+        return groups.max(1).mean() / groups.mean() - 1, groups.mean(1)
+
+    plan = DurationBucketedPlan(lengths, 120.0, 32, seed=0)
+    lost, costs = share_lost(plan.for_updates_of(together))
+    assert lost < 0.03 < 0.07 < share_lost(plan)[0]
+    assert abs(np.corrcoef(costs, np.arange(len(costs)))[0, 1]) < 0.5  # in no order of length
+    assert plan.fingerprint() != plan.for_updates_of(together).fingerprint()
+
+
 @given(st.integers(1, 60), st.integers(1, 8), st.integers(1, 5), st.integers(0, 3))
 def test_dealing_partitions_and_keeps_the_global_batch(num_items, world_size, size, epoch):
     batches = FixedSizePlan(num_items, size, seed=2).batches(epoch)

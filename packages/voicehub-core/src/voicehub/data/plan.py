@@ -7,6 +7,7 @@ accumulate one therefore form the same global batch at every step.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import math
 from collections.abc import Sequence
@@ -18,6 +19,9 @@ from voicehub.data.keyed_random import derive_seed
 from voicehub.errors import ConfigurationError, DataError
 
 Batch = list[int]
+
+#: Batches of like duration side by side, at most.
+_LARGEST_GROUP = 16
 
 
 @runtime_checkable
@@ -120,6 +124,10 @@ class DurationBucketedPlan:
         num_buckets: number of groups.
         shuffle: ``False`` keeps batches in ascending order of duration, equal every epoch.
         ids: names of the samples for messages; positions are named without it.
+        together: micro-batches that make one update, of all processes. They come in groups of
+            nearly equal padded duration, so that no process waits long for another; the order of
+            groups is drawn. A group is as large as a divisor of ``together`` up to 16, lest an
+            update of many micro-batches sees one length alone.
 
     Raises:
         DataError: a duration is negative or not finite, or a single sample exceeds the cap.
@@ -135,6 +143,7 @@ class DurationBucketedPlan:
         num_buckets: int = 16,
         shuffle: bool = True,
         ids: Sequence[str] | None = None,
+        together: int = 1,
     ) -> None:
         lengths = np.array([float(d) for d in durations], dtype=np.float64)
         _require_positive("the number of durations", len(lengths))
@@ -156,8 +165,16 @@ class DurationBucketedPlan:
         self.seed = seed
         self.num_buckets = num_buckets
         self.shuffle = shuffle
+        self._alike = _group_size(together)
         self._lengths = lengths
         self._cached: tuple[int, list[Batch]] | None = None
+
+    def for_updates_of(self, micro_batches: int) -> DurationBucketedPlan:
+        """Return this plan for updates of so many micro-batches, of all processes."""
+        _require_positive("micro_batches", micro_batches)
+        plan = copy.copy(self)
+        plan._alike, plan._cached = _group_size(micro_batches), None
+        return plan
 
     def num_batches(self, epoch: int) -> int:
         """Return the number of micro-batches, which may differ from epoch to epoch."""
@@ -172,7 +189,9 @@ class DurationBucketedPlan:
 
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings and the digest of the durations that decide the order."""
+        grouped = {"alike": self._alike} if self._alike > 1 and self.shuffle else {}
         return {
+            **grouped,
             "kind": "duration-bucketed",
             "version": 1,
             "seed": self.seed,
@@ -193,8 +212,26 @@ class DurationBucketedPlan:
         filled = self._fill(order.tolist())
         if not self.shuffle:
             return filled
-        turns = permutation(len(filled), "bucket-order", self.seed, epoch)
-        return [filled[i] for i in turns.tolist()]
+        turns = permutation(len(filled), "bucket-order", self.seed, epoch).tolist()
+        return [filled[i] for i in self._in_groups(turns, filled, epoch)]
+
+    def _in_groups(self, turns: list[int], filled: list[Batch], epoch: int) -> list[int]:
+        """Put batches of like cost side by side; what is over when groups are full stays last."""
+        size = self._alike
+        whole = len(turns) // size
+        if size == 1 or whole == 0:
+            return turns
+        costs = [len(batch) * max(self._lengths[i] for i in batch) for batch in filled]
+        place = {number: at for at, number in enumerate(turns)}
+        drawn, rest = turns[: whole * size], turns[whole * size :]
+        alike = sorted(drawn, key=lambda number: (costs[number], place[number]))
+        # Within a group in the order drawn, so that no process always has the longest.
+        groups = [
+            sorted(alike[at : at + size], key=place.__getitem__)
+            for at in range(0, len(alike), size)
+        ]
+        order = permutation(whole, "group-order", self.seed, epoch).tolist()
+        return [number for at in order for number in groups[at]] + rest
 
     def _fill(self, order: list[int]) -> list[Batch]:
         lengths = self._lengths.tolist()
@@ -280,6 +317,12 @@ def permutation(num_items: int, *key: object) -> np.ndarray[Any, np.dtype[np.int
 
 def _raw_draws(count: int, *key: object) -> np.ndarray[Any, np.dtype[np.uint64]]:
     return np.random.PCG64(derive_seed("voicehub.plan", *key)).random_raw(count)
+
+
+def _group_size(together: int) -> int:
+    """Return the largest divisor up to ``_LARGEST_GROUP``: updates are made of whole groups."""
+    _require_positive("together", together)
+    return max(d for d in range(1, _LARGEST_GROUP + 1) if together % d == 0)
 
 
 def _require_positive(name: str, value: int) -> None:

@@ -129,6 +129,14 @@ class TrainingStrategy(ABC):
         """
         return [value]
 
+    def exchange_later(self, value: Any, *, what: str = "a decision") -> Callable[[], list[Any]]:
+        """``exchange`` in two parts, with work of this process between them.
+
+        All processes must begin, and end, their exchanges in the same order.
+        """
+        rows = self.exchange(value, what=what)
+        return lambda: rows
+
     def reduce_sum(self, value: Tensor | float) -> Tensor | float:
         """Sum over processes; all of them must call it."""
         return value

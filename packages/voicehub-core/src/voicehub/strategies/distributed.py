@@ -44,6 +44,10 @@ class DistributedStrategy(SingleProcessStrategy):
         """Values of all ranks, in their order."""
         return self.world.exchange(value, what=what)
 
+    def exchange_later(self, value: Any, *, what: str = "a decision") -> Callable[[], list[Any]]:
+        """Send now, and wait for the others in the call returned."""
+        return self.world.exchange_later(value, what=what)
+
     def reduce_sum(self, value: Tensor | float) -> Tensor | float:
         """Sum in the order of ranks, so that all of them get the same bits."""
         return float(sum(self.world.exchange(float(value), what="a sum")))

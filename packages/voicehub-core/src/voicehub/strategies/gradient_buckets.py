@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from voicehub.errors import RecipeError
 from voicehub.strategies.world import World
 
-_SMALLEST, _LARGEST = 256 << 10, 25 << 20
+_SMALLEST, _LARGEST = 512 << 10, 25 << 20
 #: Buckets that a model of middling size is cut into: enough to overlap, few enough to be large.
 _WANTED = 8
 

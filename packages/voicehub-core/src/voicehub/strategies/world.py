@@ -14,6 +14,7 @@ import json
 import os
 import pickle
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -90,8 +91,17 @@ class World:
             RankFailedError: another rank failed.
             RankStalledError: one did not come in time.
         """
-        rows = self._gather_bytes(json.dumps(value).encode(), what, patient)
-        return [json.loads(row) for row in rows]
+        return self.exchange_later(value, what=what, patient=patient)()
+
+    def exchange_later(
+        self, value: Any, *, what: str, patient: bool = False
+    ) -> Callable[[], list[Any]]:
+        """Send what ``exchange`` sends; the values of all ranks come from the call returned.
+
+        All ranks must begin, and end, their exchanges in the same order.
+        """
+        collect = self._gather_bytes(json.dumps(value).encode(), what, patient)
+        return lambda: [json.loads(row) for row in collect()]
 
     def exchange_objects(self, value: Any, *, what: str) -> list[Any]:
         """Return Python objects of all ranks in their order; all of them must call it.
@@ -99,18 +109,24 @@ class World:
         They travel as pickles between processes of this run alone, as between a process and its
         data loading workers; nothing of the kind is ever written to or read from a file.
         """
-        return [pickle.loads(row) for row in self._gather_bytes(pickle.dumps(value), what, True)]
+        collect = self._gather_bytes(pickle.dumps(value), what, True)
+        return [pickle.loads(row) for row in collect()]
 
-    def _gather_bytes(self, payload: bytes, what: str, patient: bool) -> list[bytes]:
-        rows = self._gather_rows(payload[:_CAPACITY], len(payload), _CAPACITY, what, patient)
-        longest = max(length for length, _ in rows)
-        if longest > _CAPACITY:
-            rows = self._gather_rows(payload, len(payload), longest, what, patient)
-        return [content[:length] for length, content in rows]
+    def _gather_bytes(self, payload: bytes, what: str, patient: bool) -> Callable[[], list[bytes]]:
+        first = self._gather_rows(payload[:_CAPACITY], len(payload), _CAPACITY, what, patient)
+
+        def collect() -> list[bytes]:
+            rows = first()
+            longest = max(length for length, _ in rows)
+            if longest > _CAPACITY:
+                rows = self._gather_rows(payload, len(payload), longest, what, patient)()
+            return [content[:length] for length, content in rows]
+
+        return collect
 
     def _gather_rows(
         self, payload: bytes, length: int, capacity: int, what: str, patient: bool
-    ) -> list[tuple[int, bytes]]:
+    ) -> Callable[[], list[tuple[int, bytes]]]:
         row = bytearray(_LENGTH + capacity)
         row[:_LENGTH] = length.to_bytes(_LENGTH, "little")
         row[_LENGTH : _LENGTH + len(payload)] = payload
@@ -118,9 +134,14 @@ class World:
         gathered = [torch.empty_like(own) for _ in range(self.size)]
         with self.explained(what):
             work = dist.all_gather(gathered, own, group=self._control, async_op=True)
-            self._wait(work, patient)
-        found = [bytes(part.numpy()) for part in gathered]
-        return [(int.from_bytes(r[:_LENGTH], "little"), r[_LENGTH:]) for r in found]
+
+        def collect() -> list[tuple[int, bytes]]:
+            with self.explained(what):
+                self._wait(work, patient)
+            found = [bytes(part.numpy()) for part in gathered]
+            return [(int.from_bytes(r[:_LENGTH], "little"), r[_LENGTH:]) for r in found]
+
+        return collect
 
     def _wait(self, work: Any, patient: bool) -> None:
         work.wait(_PATIENCE if patient else self.limit)
@@ -239,6 +260,10 @@ def joined() -> World | None:
 
 def _leave() -> None:
     if _joined is not None:
+        # An exception that nobody has caught: the interpreter has printed it and ends with it.
+        uncaught = getattr(sys, "last_value", None)
+        if isinstance(uncaught, Exception):
+            _joined.watch.report(uncaught)
         _joined.close()
 
 

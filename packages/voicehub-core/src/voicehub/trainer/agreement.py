@@ -5,7 +5,7 @@ With one process nothing here is called.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -114,7 +114,9 @@ class PhaseSums:
 def share_phase(
     strategy: TrainingStrategy, phase: str, own: PhaseSums, problem: Exception | None
 ) -> PhaseSums:
-    """Add up what the ranks have summed in a phase, in the order of ranks.
+    """End the phase, and add up what the ranks have summed in it, in the order of ranks.
+
+    The sums travel beside the last gradients, so that ranks wait for each other once.
 
     Raises:
         the problem, where it is this rank's; on the others StepOutOfMemoryError where it was
@@ -129,7 +131,9 @@ def share_phase(
         "changed": strategy.changed_state(),
         "problem": told(problem),
     }
-    rows = strategy.exchange(row, what=f"the sums of phase '{phase}'")
+    others = strategy.exchange_later(row, what=f"the sums of phase '{phase}'")
+    strategy.end_phase()
+    rows = others()
     raise_first(problem, rows)
     strategy.share_state([found["changed"] for found in rows])
     counted = [found for found in rows if found["weight"] or found["items"] is not None]
@@ -177,10 +181,20 @@ class ElsewhereOutOfMemoryError(StepOutOfMemoryError):
 
 def share_control(strategy: TrainingStrategy, control: TrainerControl) -> None:
     """Let what any rank asks for be asked on all: a signal or a time limit may reach one alone."""
+    share_control_later(strategy, control)()
+
+
+def share_control_later(strategy: TrainingStrategy, control: TrainerControl) -> Callable[[], None]:
+    """``share_control`` in two parts: the call returned waits for the others."""
     own = [getattr(control, name) for name in _FLAGS]
-    rows = strategy.exchange(own, what="what is due after an update")
-    for number, name in enumerate(_FLAGS):
-        setattr(control, name, any(row[number] for row in rows))
+    others = strategy.exchange_later(own, what="what is due after an update")
+
+    def take() -> None:
+        rows = others()
+        for number, name in enumerate(_FLAGS):
+            setattr(control, name, any(row[number] for row in rows))
+
+    return take
 
 
 def raise_first(problem: Exception | None, rows: Sequence[Mapping[str, Any]]) -> None:

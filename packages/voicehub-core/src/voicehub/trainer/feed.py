@@ -19,7 +19,7 @@ from voicehub.data.batching import BatchMaker
 from voicehub.data.collate import default_data_collator
 from voicehub.data.keyed_random import SampleKey
 from voicehub.data.loader import BatchLoader
-from voicehub.data.plan import BatchPlan, FixedSizePlan, StreamPlan
+from voicehub.data.plan import BatchPlan, DurationBucketedPlan, FixedSizePlan, StreamPlan
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
@@ -76,6 +76,9 @@ class DataFeed:
     columns: ColumnFilter
 
     def __post_init__(self) -> None:
+        if isinstance(self.plan, DurationBucketedPlan):
+            together = self.args.gradient_accumulation_steps * self.strategy.world_size
+            self.plan = self.plan.for_updates_of(together)
         self._loader = BatchLoader(
             self.dataset,
             self.plan,

@@ -10,11 +10,17 @@ from typing import Any
 from voicehub.errors import DataError, NonFiniteError
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.strategies.base import TrainingStrategy
-from voicehub.trainer.agreement import GlobalWindow, share_control, share_window
+from voicehub.trainer.agreement import (
+    GlobalWindow,
+    share_control,
+    share_control_later,
+    share_window,
+)
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.horizon import Horizon
 from voicehub.trainer.progress import LogWindow
+from voicehub.trainer.read_ahead import ReadAhead
 from voicehub.trainer.state import TrainerControl, TrainerState
 from voicehub.trainer.window import AccumulationWindow, MicroBatch, UpdateResult, Window
 
@@ -59,6 +65,7 @@ class TrainingLoop:
         self.horizon = horizon
         self.progress = progress
         self.actions = actions
+        self._reading = ReadAhead(iter(()))  # of the epoch that is on; several processes alone
         self.samples_read = 0  # by all processes
         self._last_save = state.global_step  # a resumed run stands at a saved step
 
@@ -108,12 +115,9 @@ class TrainingLoop:
             for batches in windows:
                 yield batches, None
             return
+        self._reading = ReadAhead(windows)
         while True:
-            batches, problem = [], None
-            try:
-                batches = next(windows, [])
-            except Exception as error:  # the others must hear of it
-                problem = error
+            batches, problem = self._reading.take()
             shared = share_window(
                 self.strategy,
                 batches,
@@ -218,7 +222,10 @@ class TrainingLoop:
         control, step = self.control, self.state.global_step
         several = self.strategy.world_size > 1
         if several:
-            share_control(self.strategy, control)
+            others = share_control_later(self.strategy, control)
+            if self._goes_on():
+                self._reading.read()
+            others()
         acts = control.should_log or control.should_evaluate or control.should_save
         if control.should_log:
             control.should_log = False
@@ -235,6 +242,15 @@ class TrainingLoop:
                 self.actions.save()
         if several and acts:  # callbacks may have asked for something on one rank
             share_control(self.strategy, control)
+
+    def _goes_on(self) -> bool:
+        """Whether this process expects to read the next window of this epoch at once."""
+        state, control = self.state, self.control
+        num_batches = self.feed.num_batches(state.train_epoch)
+        left = num_batches is not None and 0 < state.train_batch_cursor < num_batches
+        due = control.should_evaluate or control.should_save or control.should_epoch_stop
+        over = control.should_training_stop or state.global_step >= self.horizon.max_steps
+        return left and not due and not over
 
     def _evaluate(self) -> None:
         control = self.control

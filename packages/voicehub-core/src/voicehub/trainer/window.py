@@ -283,7 +283,6 @@ class AccumulationWindow:
             problem = error
         if problem is not None and self.strategy.needs_equal_work:
             raise problem  # the others wait in the middle of a forward: nothing can be finished
-        self.strategy.end_phase()
         own = PhaseSums() if problem is not None else total.plain()
         return share_phase(self.strategy, phase.name, own, problem)
 
@@ -382,8 +381,8 @@ class AccumulationWindow:
             reason = f"the loss is {loss}"
         elif not math.isfinite(norm):
             reason = f"the gradient norm is {norm}"
-        # The same on all ranks, as it decides whether they step.
-        reason = next(filter(None, strategy.exchange(reason, what="whether to update")), None)
+        # Loss and norm are those of all ranks, on each the same bits, and so is the verdict; were
+        # it not, the ranks would find themselves at different steps with the next window.
         if reason is None:
             if self.max_grad_norm > 0:
                 strategy.clip_grad_norm(grads, norm, self.max_grad_norm)
