@@ -224,6 +224,33 @@ def in_trouble(
     return result(trainer)
 
 
+class Torn(Frames):
+    """Data whose length one rank cannot tell."""
+
+    def __len__(self) -> int:
+        if os.environ.get("RANK") == "1":
+            raise LookupError("the index is torn")
+        return super().__len__()
+
+
+def fails_at_the_start(directory: Path, run: dict[str, Any], limits: Any) -> tuple[str, str]:
+    """Train on data that one rank cannot open: type and text of what was raised."""
+    trainer = Trainer(
+        model=seeded(Regressor),
+        args=arguments(directory, **run),
+        data_collator=collate,
+        train_dataset=Torn(8),
+    )
+    world = joined()
+    assert world is not None
+    world.watch.limits = limits
+    try:
+        trainer.train()
+    except Exception as error:
+        return type(error).__name__, str(error)
+    return "nothing", ""
+
+
 def nothing() -> None:
     """Takes part in nothing: a world is left after it."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from rank_tasks import in_trouble, nothing, train
+from rank_tasks import fails_at_the_start, in_trouble, nothing, train
 
 from voicehub.strategies.failure_watch import WatchLimits
 from voicehub.testing.ranks import pool_of, run_on_ranks
@@ -80,6 +80,14 @@ def test_an_exception_in_the_middle_of_a_joint_forward_ends_all(tmp_path: Path) 
     first, second = pool_of(2).outcomes(in_trouble, tmp_path, trouble, run, QUICK)
     assert second == ("LookupError", "the tape is torn")
     assert first == 1  # ended by its own watch, which prints what rank 1 has recorded
+
+
+def test_an_exception_before_the_first_update_ends_all(tmp_path: Path) -> None:
+    """The others wait for the run directory, for hours if need be."""
+    pool_of(2).outcomes(nothing)
+    first, second = pool_of(2).outcomes(fails_at_the_start, tmp_path, RUN, QUICK)
+    assert second == ("LookupError", "the index is torn")
+    assert first == 1 or first[0] == "RankFailedError"  # whichever of its threads is first
 
 
 def test_memory_that_cannot_be_had_ends_all(tmp_path: Path) -> None:

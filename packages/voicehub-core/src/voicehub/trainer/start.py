@@ -59,8 +59,17 @@ def start_run(trainer: Trainer, resume_from: bool | str | Path | None) -> Starte
     """Build what the run needs and restore a checkpoint when asked to.
 
     Everything that can be refused is refused before the run directory or the model changes;
-    random states are restored last, so that nothing draws after them.
+    random states are restored last, so that nothing draws after them. What fails on one process is
+    told to the others, who wait for it in what they do together.
     """
+    try:
+        return _start(trainer, resume_from)
+    except BaseException as error:
+        trainer.strategy.report_failure(error)
+        raise
+
+
+def _start(trainer: Trainer, resume_from: bool | str | Path | None) -> StartedRun:
     args, graph = trainer.args, trainer.graph
     if not resume_from and restarts() and latest_checkpoint(trainer.run_dir) is not None:
         resume_from = True  # torchrun has started this very run again after a failure
