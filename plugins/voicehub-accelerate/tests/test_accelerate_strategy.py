@@ -108,8 +108,8 @@ def test_one_process_is_bit_equal_to_the_built_in_strategy(recipe: str, tmp_path
     assert all(torch.equal(v, found[1]["weights"][n]) for n, v in found[0]["weights"].items())
 
 
-@pytest.mark.parametrize("accumulation", [1, 2])
-def test_G5_two_processes_make_the_updates_of_one(accumulation: int, tmp_path: Path) -> None:
+def test_G5_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
+    accumulation = 2  # with 11 micro-batches the last window is one of one rank alone
     several = {"strategy": "accelerate", "gradient_accumulation_steps": accumulation}
     runs = [{**COMMON, **several, **run} for run in RUNS.values()]
     ranks = run_on_ranks(2, train, tmp_path / "ranks", runs)
