@@ -144,9 +144,9 @@ def busy_seconds() -> float:
     """
     fields = Path("/proc/stat").read_text().splitlines()[0].split()[1:]
     user, nice, system, _, _, interrupt, soft = map(int, fields[:7])
-    everything = (user + nice + system + interrupt + soft) / os.sysconf("SC_CLK_TCK")
+    everything = float(user + nice + system + interrupt + soft) / os.sysconf("SC_CLK_TCK")
     times = os.times()
-    return everything - sum(times[:4])
+    return float(everything - sum(times[:4]))
 
 
 def command(run: Path, *more: str) -> list[str]:
