@@ -135,9 +135,7 @@ def test_a_resumed_run_is_the_same_run(tone_corpus, log_mel_run, trainer_of, tmp
         assert torch.equal(tensor, runs["cut"][0][key]), key
 
 
-def test_another_path_of_the_loss_is_another_run(
-    tone_corpus, log_mel_run, trainer_of, monkeypatch
-):
+def test_another_path_of_the_loss_is_another_run(tone_corpus, log_mel_run, trainer_of, monkeypatch):
     """Paths round differently: a machine without a compiler cannot go on exactly."""
     values = log_mel_run(tone_corpus(24), max_steps=1, save_strategy="steps", save_steps=1)
     trainer_of(values).train()
