@@ -6,11 +6,12 @@ import pytest
 
 from voicehub.testing import CHECKS, run_check
 from voicehub_codec_lm.conformance import DelayCase, DepthCase, FlatCase
+from voicehub_codec_lm.prepared_conformance import DiaCase, LlasaCase, OrpheusCase
+
+CASES = [FlatCase, DelayCase, DepthCase, DiaCase, OrpheusCase, LlasaCase]
 
 
-@pytest.fixture(
-    scope="module", params=[FlatCase, DelayCase, DepthCase], ids=lambda case: case.model_type
-)
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.model_type)
 def case(request):
     return request.param()
 

@@ -122,6 +122,10 @@ class _CodecCase(ConformanceCase):
         self._codec: CorpusCodec | None = None
         self._collator_of: CodecCollator | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process makes a case of its own, and does not delete the folder of this one."""
+        return type(self), ()
+
     @property
     def directory(self) -> Path:
         """A folder of the case's own, deleted with it."""

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from voicehub.errors import ConfigurationError
-from voicehub_hf.encoders import ctc_encoder, unwrapped
+from voicehub_hf.encoders import CTC_ENCODERS, ctc_encoder, unwrapped
 from voicehub_hf.speech_encoders import SPEECH_ENCODERS
 from voicehub_hf.wavlm_attention import call_attention_projections, restore_attention
 
@@ -115,7 +115,10 @@ def _adapted_parts(model: nn.Module) -> tuple[tuple[str, ...], str | None]:
     for encoder in SPEECH_ENCODERS.values():
         if encoder.architecture == architecture:
             return encoder.lora_targets, None
-    if _generates(plain):
+    # transformers calls some CTC models generating, too.
+    if architecture not in {entry.architecture for entry in CTC_ENCODERS.values()} and _generates(
+        plain
+    ):
         return _DECODER_TARGETS, None
     entry = ctc_encoder(model)
     return entry.lora_targets, entry.head_name
