@@ -187,7 +187,11 @@ def test_an_sbatch_file_runs_torchrun_on_the_first_node(tmp_path: Path) -> None:
     """The script itself, with stand-ins for Slurm's programs that show their arguments."""
     programs = tmp_path / "bin"
     programs.mkdir()
-    stand_ins = {"scontrol": "printf 'node-a\\nnode-b\\n'", "srun": 'printf "%s\\n" "$@"'}
+    # More hosts than a pipe holds: nothing may stop reading after the first.
+    stand_ins = {
+        "scontrol": "printf 'node-a\\nnode-b\\n'; seq 99999",
+        "srun": 'printf "%s\\n" "$@"',
+    }
     for name, body in stand_ins.items():
         (programs / name).write_text(f"#!/bin/bash\n{body}\n")
         (programs / name).chmod(0o755)

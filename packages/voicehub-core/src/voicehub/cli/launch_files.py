@@ -132,7 +132,8 @@ def sbatch_file(plan: LaunchPlan, job: JobRequest) -> str:
     if job.directory != ".":
         lines.append(f"--chdir={job.directory}")
     asked = [f': "${{{name}:?set {name} before sbatch}}"' for name in job.environment]
-    meet = 'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+    # Not through a pipe to `head`, which may kill the writer, and with it the script.
+    meet = 'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")\nread -r head <<< "$hosts"'
     command = _torchrun(plan, f'"$head:{PORT}"', '"$SLURM_JOB_ID"')
     body = [*asked, *job.setup, *([meet] if plan.nodes > 1 else []), f"srun {command}"]
     header = "".join(f"#SBATCH {line}\n" for line in lines)
@@ -142,7 +143,7 @@ def sbatch_file(plan: LaunchPlan, job: JobRequest) -> str:
 def skypilot_file(plan: LaunchPlan, job: JobRequest) -> str:
     """A task for ``sky launch``."""
     refuse_secrets([*plan.words, *job.setup])
-    meet = 'head=$(echo "$SKYPILOT_NODE_IPS" | head -n 1)'
+    meet = 'read -r head <<< "$SKYPILOT_NODE_IPS"'
     command = _torchrun(plan, f'"$head:{PORT}"', '"$SKYPILOT_TASK_ID"')
     task = SkyPilotTask(
         name=job.name.rstrip("-"),
