@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -55,9 +56,9 @@ class _PreparedCase(ConformanceCase):
         """Another process makes a case of its own, and does not delete the folder of this one."""
         return type(self), ()
 
+    @abstractmethod
     def network(self, dropout: float) -> Any:
         """A model of random weights."""
-        raise NotImplementedError
 
     def build(self, *, dropout: float = 0.0) -> TrainingAdapter:
         """Return a fresh adapter over a checkpoint that was just drawn."""
