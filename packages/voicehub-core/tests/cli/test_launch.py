@@ -297,5 +297,5 @@ def test_a_failing_run_names_the_first_rank_and_its_cause(
     outcome = cli_process("launch", "--nproc", "2", "--", *WORDS)
     assert outcome.code == 1  # as torchrun itself
     last = outcome.stderr.splitlines()[-1]
-    assert last.startswith("Error: rank 1 failed first: it ended with exit code 1: DataError:")
+    assert last.startswith("Error: rank 1 failed first: DataError:")
     assert "the disk of the second process is gone" in last

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 from voicehub.cli.launch_plan import LaunchPlan
 from voicehub.errors import VoiceHubError
+
+# torchrun ends the other ranks with SIGTERM, so that signal says nothing about the cause.
+_SIGNALS_OF_ITS_OWN = frozenset(signal.valid_signals()) - {signal.SIGTERM}
 
 
 class LaunchFailedError(VoiceHubError):
@@ -30,17 +34,21 @@ def run_here(plan: LaunchPlan) -> None:
 
 
 def _first_cause(failures: Mapping[int, Any]) -> str:
-    """The process that failed by itself, not because another one had."""
-    own = {rank: f for rank, f in failures.items() if f.exitcode < 0 or _told(f)}
+    """The process that failed by itself, not because another one had.
+
+    A process that wrote its cause tells more than one that ended by a signal, and a rank that
+    still writes its last words may get SIGTERM from torchrun because another ended sooner.
+    """
+    own = {rank: f for rank, f in failures.items() if _told(f)}
+    own = own or {rank: f for rank, f in failures.items() if -f.exitcode in _SIGNALS_OF_ITS_OWN}
     rank, failure = min((own or failures).items(), key=lambda item: (item[1].timestamp, item[0]))
     if failure.exitcode < 0:
-        what = f"was ended by {failure.signal_name()}"
+        ended = f"it was ended by {failure.signal_name()}"
     else:
-        what = f"ended with exit code {failure.exitcode}"
-    cause = _told(failure)
+        ended = f"it ended with exit code {failure.exitcode}"
     also = sorted(set(failures) - {rank})
     others = f" Ranks {', '.join(map(str, also))} ended with it." if also else ""
-    return f"rank {rank} failed first: it {what}{f': {cause}' if cause else ''}.{others}"
+    return f"rank {rank} failed first: {_told(failure) or ended}.{others}"
 
 
 def _told(failure: Any) -> str:

@@ -1,0 +1,1 @@
+"""Presets of this family, as YAML files."""
