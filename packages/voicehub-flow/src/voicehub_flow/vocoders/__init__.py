@@ -1,0 +1,1 @@
+"""Vocoders by name: log-mel frames to waveforms. ``loading.load_vocoder`` builds them."""
