@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -9,9 +11,24 @@ from torch import Tensor
 
 from voicehub.errors import DataError
 from voicehub.kernels import KernelChoice, KernelPath, Loss
-from voicehub_flow.losses.masked_velocity_mse import _torch
+from voicehub_flow.losses.masked_velocity_mse import _cpu, _torch
 
-KERNELS = KernelChoice("flow.masked_velocity_mse", (KernelPath("torch"),))
+
+@lru_cache(maxsize=1)
+def _without_triton() -> str | None:
+    if find_spec("triton") is None:
+        return "triton is not installed: pip install 'voicehub-flow[triton]'"
+    return None
+
+
+KERNELS = KernelChoice(
+    "flow.masked_velocity_mse",
+    (
+        KernelPath("c", ("cpu",), _cpu.LIBRARY.unavailable),
+        KernelPath("triton", ("cuda",), _without_triton),
+        KernelPath("torch"),
+    ),
+)
 
 
 def masked_velocity_error(
@@ -37,7 +54,8 @@ def masked_velocity_error(
         mask: bool (batch, frames), True where a frame counts; what lies elsewhere, NaN included,
             has no influence and gets a gradient of 0.
         min_sigma: what is left of the noise at t = 1.
-        kernel: path by name; None chooses by device and ``VOICEHUB_KERNELS``.
+        kernel: ``c`` (CPU), ``triton`` (CUDA) or ``torch``; None chooses by device and
+            ``VOICEHUB_KERNELS``.
 
     Returns:
         (batch,), float32, or float64 where an input is float64; 0 for an item without a frame.
@@ -54,6 +72,18 @@ def masked_velocity_error(
 LOSS = Loss("flow.masked_velocity_mse", {"masked_velocity_error": masked_velocity_error}, KERNELS)
 
 
+def _path(prediction: Tensor, kernel: str) -> Any:
+    """The module whose ``forward`` and ``backward`` run."""
+    path = KERNELS.select(prediction.device.type, kernel or None).path
+    if path == "c":
+        return _cpu
+    if path == "triton":
+        from voicehub_flow.losses.masked_velocity_mse import _triton
+
+        return _triton
+    return _torch
+
+
 @torch.library.custom_op(
     "voicehub_flow::masked_velocity_error",
     mutates_args=(),
@@ -61,8 +91,7 @@ LOSS = Loss("flow.masked_velocity_mse", {"masked_velocity_error": masked_velocit
     "str kernel) -> Tensor",
 )
 def _error(prediction, noise, data, mask, min_sigma, kernel):  # type: ignore[no-untyped-def]
-    KERNELS.select(prediction.device.type, kernel or None)
-    return _torch.forward(prediction, noise, data, mask, min_sigma)
+    return _path(prediction, kernel).forward(prediction, noise, data, mask, min_sigma)
 
 
 @_error.register_fake
@@ -81,7 +110,8 @@ def _(prediction, noise, data, mask, min_sigma, kernel):  # type: ignore[no-unty
 def _error_backward(  # type: ignore[no-untyped-def]
     upstream, prediction, noise, data, mask, min_sigma, kernel
 ):
-    return _torch.backward(upstream, prediction, noise, data, mask, min_sigma)
+    run = _path(prediction, kernel).backward
+    return run(upstream, prediction, noise, data, mask, min_sigma)
 
 
 @_error_backward.register_fake
