@@ -37,7 +37,7 @@ def loaded_after(statement: str) -> set[str]:
         "print(json.dumps(sorted({n for n in sys.modules if n not in before})))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=600
     )
     return set(json.loads(done.stdout.splitlines()[-1]))
 

@@ -163,7 +163,7 @@ def test_the_first_signal_stops_after_the_update_with_a_checkpoint(
 ) -> None:
     process = slow_training(site, work, child_environment)
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "Stopping after this update" in stderr
     assert "Traceback" not in stderr
@@ -206,6 +206,6 @@ def test_a_second_signal_stops_at_once(
         if "Stopping after this update" in line:
             break
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "interrupted" in stderr and "Traceback" not in stderr

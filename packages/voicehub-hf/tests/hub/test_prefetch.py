@@ -145,7 +145,7 @@ def test_several_processes_fetch_each_file_once(offered: Any, cache: Path, tmp_p
         subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
     ]
-    answers = {process.communicate(timeout=120)[0].strip() for process in running}
+    answers = {process.communicate(timeout=600)[0].strip() for process in running}
     assert answers == {f"present {offered.head(NAME)}"}
     assert set(offered.downloads.values()) == {1}
 
