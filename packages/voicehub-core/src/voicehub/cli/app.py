@@ -18,6 +18,7 @@ from voicehub.cli import (
     checkpoint,
     debug,
     doctor,
+    ema,
     eval_,
     launch,
     new_plugin,
@@ -132,6 +133,7 @@ app.command("eval")(eval_.evaluate)
 app.command("transcribe")(transcribe.transcribe)
 app.command("synthesize")(synthesize.synthesize)
 app.add_typer(checkpoint.app, name="checkpoint")
+app.add_typer(ema.app, name="ema")
 app.add_typer(debug.app, name="debug")
 app.command("presets")(presets_.presets)
 app.command("plugins")(plugins_.plugins)

@@ -1,12 +1,15 @@
-"""Exponential moving average of the weights (Polyak averaging), with a warm-up of the decay.
+"""Moving averages of the weights, kept update by update.
 
-After update t (counted from 0): shadow += (1 - d_t) (weight - shadow), with d_t the decay, or
-min(decay, (1 + t) / (10 + t)) with warm-up, which keeps the random start out of the average.
+After update t (counted from 0): shadow += (1 - d_t) (weight - shadow). The exponential average
+(Polyak) has d_t = decay, or min(decay, (1 + t) / (10 + t)) with warm-up, which keeps the random
+start out of it; the power-function average is in ``power_profiles``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from voicehub.errors import CheckpointMismatchError
+from voicehub.optim.power_profiles import power_decay, sigma_rel_of
 
 BufferPolicy = Literal["copy", "average"]
 
@@ -23,8 +27,22 @@ def decay_at(update: int, decay: float, *, warmup: bool) -> float:
     return min(decay, (1 + update) / (10 + update)) if warmup else decay
 
 
-class ExponentialMovingAverage:
-    """Shadows of named tensors.
+def share_of_start(updates: int, decay: float, *, warmup: bool) -> float:
+    """What is left of the weights before the first update: the product of all decays.
+
+    (1 + t) / (10 + t), over t < n, has the product n! 9! / (n + 9)!.
+    """
+    warming = 0
+    if warmup:
+        warming = min(updates, max(0, math.ceil((10.0 * decay - 1.0) / (1.0 - decay))))
+    logarithm = math.lgamma(warming + 1) + math.lgamma(10) - math.lgamma(warming + 10)
+    if updates == warming:
+        return math.exp(logarithm)
+    return math.exp(logarithm) * decay ** (updates - warming)
+
+
+class WeightAverage(ABC):
+    """Shadows of named tensors; a subclass says with which decay each update is taken in.
 
     Shadows have the dtype of their tensor, but float32 for half precision: 1 - decay is smaller
     than a half-precision number resolves.
@@ -34,9 +52,8 @@ class ExponentialMovingAverage:
             the policy ``average``. With ``copy`` the average is used with the buffers of the
             model as they are (batch statistics of the raw weights).
         parameters: what is averaged, by name; read by ``update``, written by ``applied``.
-        decay: in [0, 1).
-        warmup: see the module's documentation.
         buffer_policy: ``copy`` or ``average``.
+        offload: keep the shadows in main memory: an update then copies the weights there.
     """
 
     def __init__(
@@ -44,19 +61,29 @@ class ExponentialMovingAverage:
         module: nn.Module,
         parameters: Mapping[str, Tensor],
         *,
-        decay: float,
-        warmup: bool = True,
         buffer_policy: BufferPolicy = "copy",
+        offload: bool = False,
     ) -> None:
         buffers = _floating_buffers(module) if buffer_policy == "average" else {}
-        self.decay = decay
-        self.warmup = warmup
         self.buffer_policy = buffer_policy
+        self.offload = offload
         self.updates = 0
         self.names = (*parameters, *buffers)
         self._parameters = list(parameters.values())
         self._buffers = list(buffers.values())
         self.reset()
+
+    @abstractmethod
+    def decay_of(self, update: int) -> float:
+        """The decay of the zero-based ``update``."""
+
+    @abstractmethod
+    def start_share(self) -> float:
+        """What is left in the average of the weights before the first update."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """The settings, as JSON."""
 
     @property
     def _live(self) -> list[Tensor]:
@@ -72,16 +99,21 @@ class ExponentialMovingAverage:
     def reset(self) -> None:
         """Start over from the weights as they are now."""
         self.updates = 0
-        self._shadows = [_wide(tensor).clone() for tensor in self._live]
+        self._shadows = [self._home(_wide(tensor)).clone() for tensor in self._live]
 
     @torch.no_grad()
     def update(self) -> None:
         """Take in the weights of one more update."""
-        weight = 1.0 - decay_at(self.updates, self.decay, warmup=self.warmup)
+        weight = 1.0 - self.decay_of(self.updates)
         self.updates += 1
         if not self._shadows:
             return
-        torch._foreach_lerp_(self._shadows, [_wide(tensor) for tensor in self._live], weight)
+        live = [self._home(_wide(tensor)) for tensor in self._live]
+        torch._foreach_lerp_(self._shadows, live, weight)
+
+    def _home(self, tensor: Tensor) -> Tensor:
+        """Where shadows are kept."""
+        return tensor.cpu() if self.offload else tensor
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
@@ -99,10 +131,6 @@ class ExponentialMovingAverage:
     def shadows(self) -> dict[str, Tensor]:
         """The averages by name; the tensors are live."""
         return dict(zip(self.names, self._shadows, strict=True))
-
-    def describe(self) -> dict[str, Any]:
-        """The settings, as JSON."""
-        return {"decay": self.decay, "warmup": self.warmup, "buffers": self.buffer_policy}
 
     def state_dict(self) -> dict[str, Any]:
         """Updates taken in and the averages by name."""
@@ -125,6 +153,72 @@ class ExponentialMovingAverage:
             )
         _copy(self._shadows, [saved[name] for name in self.names])
         self.updates = int(state["updates"])
+
+
+class ExponentialMovingAverage(WeightAverage):
+    """The average with a fixed decay.
+
+    Args:
+        module, parameters, buffer_policy: see ``WeightAverage``.
+        decay: in [0, 1).
+        warmup: see the module's documentation.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        parameters: Mapping[str, Tensor],
+        *,
+        decay: float,
+        warmup: bool = True,
+        buffer_policy: BufferPolicy = "copy",
+    ) -> None:
+        self.decay = decay
+        self.warmup = warmup
+        super().__init__(module, parameters, buffer_policy=buffer_policy)
+
+    def decay_of(self, update: int) -> float:
+        return decay_at(update, self.decay, warmup=self.warmup)
+
+    def start_share(self) -> float:
+        return share_of_start(self.updates, self.decay, warmup=self.warmup)
+
+    def describe(self) -> dict[str, Any]:
+        return {"decay": self.decay, "warmup": self.warmup, "buffers": self.buffer_policy}
+
+
+class PowerFunctionAverage(WeightAverage):
+    """The average whose width is a share of the run; it holds nothing of the start.
+
+    Args:
+        module, parameters, buffer_policy, offload: see ``WeightAverage``.
+        gamma: exponent of its profile, at least 0.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        parameters: Mapping[str, Tensor],
+        *,
+        gamma: float,
+        buffer_policy: BufferPolicy = "copy",
+        offload: bool = False,
+    ) -> None:
+        self.gamma = gamma
+        super().__init__(module, parameters, buffer_policy=buffer_policy, offload=offload)
+
+    def decay_of(self, update: int) -> float:
+        return power_decay(update, self.gamma)
+
+    def start_share(self) -> float:
+        return 0.0 if self.updates else 1.0
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "sigma_rel": sigma_rel_of(self.gamma),
+            "gamma": self.gamma,
+            "buffers": self.buffer_policy,
+        }
 
 
 def _floating_buffers(module: nn.Module) -> dict[str, tuple[nn.Module, str]]:

@@ -32,6 +32,9 @@ _SECTIONS = {
 # How the names of metrics end that are the better the smaller they are.
 _LOWER_IS_BETTER = ("loss", "error", "wer", "cer", "eer", "dcf", "mcd", "distortion", "rmse")
 
+#: Relative width of the uniform average, 1 / sqrt(12): the widest that a power function has.
+WIDEST_SIGMA_REL = 0.288675
+
 # Names that users of other trainers write, and what to do here instead.
 NOT_SETTINGS = {
     "do_train": "call trainer.train()",
@@ -128,6 +131,13 @@ class TrainingArguments:
     ema_warmup: bool = True
     ema_buffers: Literal["copy", "average"] = "copy"
     eval_weights: Literal["raw", "ema", "both"] = "raw"
+    # Averages whose relative width is chosen after training (``voicehub ema synthesize``): widths
+    # that are tracked, the first being what evaluations take; updates between stored ones; whether
+    # they are kept in main memory. Instead of ``ema_decay``.
+    posthoc_ema: bool = False
+    posthoc_ema_sigma_rels: list[float] = Field(default_factory=lambda: [0.05, 0.1], min_length=1)
+    posthoc_ema_snapshot_steps: int = Field(default=5000, ge=1)
+    posthoc_ema_offload: bool = False
 
     # Precision and devices.
     fp16: bool = False
@@ -232,11 +242,7 @@ class TrainingArguments:
             raise ValueError("max_steps must be positive, or -1 for whole epochs")
         if self.warmup_ratio and self.warmup_steps:
             raise ValueError("warmup_ratio and warmup_steps are both set: choose one")
-        if self.eval_weights != "raw" and self.ema_decay is None:
-            raise ValueError(
-                f"eval_weights={self.eval_weights!r} needs averaged weights: set ema_decay, for "
-                "example 0.999"
-            )
+        self._check_averages()
         check_schedule_options(self.lr_scheduler_type, self.schedule_options)
         if self.eval_strategy == "no":
             for name in ("load_best_model_at_end", "early_stopping_patience"):
@@ -251,6 +257,24 @@ class TrainingArguments:
         if self.push_to_hub and self.hub_strategy == "every_save" and self.save_strategy == "no":
             raise ValueError("hub_strategy='every_save' needs a save_strategy other than 'no'")
 
+    def _check_averages(self) -> None:
+        if self.posthoc_ema and self.ema_decay is not None:
+            raise ValueError(
+                "posthoc_ema and ema_decay are both set: a run has one kind of averaged weights"
+            )
+        if self.eval_weights != "raw" and not self.averages_weights:
+            raise ValueError(
+                f"eval_weights={self.eval_weights!r} needs averaged weights: set ema_decay, for "
+                "example 0.999, or posthoc_ema"
+            )
+        widths = self.posthoc_ema_sigma_rels
+        wrong = [width for width in widths if not 0 < width <= WIDEST_SIGMA_REL]
+        if wrong or len(set(widths)) < len(widths):
+            raise ValueError(
+                f"posthoc_ema_sigma_rels must be different relative widths over 0 and at most "
+                f"{WIDEST_SIGMA_REL} (all updates alike), got {widths}"
+            )
+
     def _check_best_model_saving(self) -> None:
         if self.save_strategy != self.eval_strategy:
             raise ValueError(
@@ -263,6 +287,11 @@ class TrainingArguments:
                 f"load_best_model_at_end needs save_steps ({self.save_steps}) to be a multiple "
                 f"of eval_steps ({eval_steps})"
             )
+
+    @property
+    def averages_weights(self) -> bool:
+        """Whether the run keeps averaged weights, of either kind."""
+        return self.ema_decay is not None or self.posthoc_ema
 
     @property
     def wants_best_model(self) -> bool:

@@ -104,6 +104,7 @@ def _start(trainer: Trainer, resume_from: bool | str | Path | None) -> StartedRu
     trainer.callbacks.context.update(
         schedulers=parts.schedulers,
         horizon=parts.horizon,
+        run_identity=run_id,
         routes=composition.summarize_routes(graph, args, parts.horizon.route_updates),
     )
     saver = saving.CheckpointSaver(

@@ -25,16 +25,16 @@ from voicehub.trainer import composition, passes, saving
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.averaging import (
     AVERAGED_MODEL,
-    EMACallback,
     Weights,
     averaged_tensors,
     describe_weights,
+    explain_start,
     weights_in_use,
 )
 from voicehub.trainer.best import required_metric, update_best
 from voicehub.trainer.callbacks import CallbackHandler, TrainerCallback
 from voicehub.trainer.custom_loss import LossFunction, make_custom_loss
-from voicehub.trainer.default_callbacks import default_callbacks
+from voicehub.trainer.default_callbacks import default_callbacks, make_averaging
 from voicehub.trainer.evaluation import (
     ComputeMetrics,
     PredictionOutput,
@@ -158,7 +158,7 @@ class Trainer:
             is_local_process_zero=self.strategy.is_local_primary,
         )
         self.control = TrainerControl()
-        self.averaging = EMACallback(self.args) if self.args.ema_decay is not None else None
+        self.averaging = make_averaging(self.args)
         self.callbacks = CallbackHandler(
             [*default_callbacks(self.args, self.averaging, self.alert), *(callbacks or ())]
         )
@@ -242,6 +242,7 @@ class Trainer:
         try:
             self.fire("on_train_begin", resumed_from=self._run.restored_from)
             self._run.loop.run()
+            self._finish_averages()
             self._run.saver.settle(wait=True)
             self.strategy.barrier()  # a checkpoint that the first process wrote is complete now
             if self.args.load_best_model_at_end:
@@ -350,7 +351,7 @@ class Trainer:
         with self.strategy.whole_model(self.graph.model, write_back=True):
             self.graph.adapter.load_state_dict(tensors)
         if self.averaging is not None:
-            self.averaging.ema.reset()
+            self.averaging.reset()
         self._final_model = None
 
     def get_train_dataloader(self) -> Any:
@@ -446,6 +447,15 @@ class Trainer:
     def report_saved(self, path: Path) -> None:
         """Tell the callbacks that a checkpoint is complete on disk."""
         self.fire("on_checkpoint_saved", checkpoint=path)
+
+    def _finish_averages(self) -> None:
+        """Store the last averages, and say it where they are still much of the first weights."""
+        if self.averaging is None:
+            return
+        self.averaging.finish()
+        advice = explain_start(self.averaging)
+        if advice:
+            self.alert("averaged-start", advice)
 
     def _load_best(self) -> None:
         name = self.state.best_model_checkpoint
