@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -10,8 +13,24 @@ from voicehub.errors import DataError
 from voicehub.kernels import KernelChoice, KernelPath
 from voicehub_asr_ctc.losses import _cpu
 
+#: Labels that the Triton path takes; a batch with more is left to the native one.
+MOST_TRITON_LABELS = 1023
+
+
+@lru_cache(maxsize=1)
+def _without_triton() -> str | None:
+    if find_spec("triton") is None:
+        return "triton is not installed: pip install 'voicehub-asr-ctc[triton]'"
+    return None
+
+
 KERNELS = KernelChoice(
-    "asr_ctc.ctc", (KernelPath("c", ("cpu",), _cpu.LIBRARY.unavailable), KernelPath("native"))
+    "asr_ctc.ctc",
+    (
+        KernelPath("c", ("cpu",), _cpu.LIBRARY.unavailable),
+        KernelPath("triton", ("cuda",), _without_triton),
+        KernelPath("native"),
+    ),
 )
 
 
@@ -37,8 +56,9 @@ def ctc_negative_log_likelihood(
         check: raise on lengths or labels that do not fit; else such an item's loss is infinite
             and its gradient 0. An utterance without an alignment is treated so in either case. The
             native path, which would crash on them, always raises.
-        kernel: ``c`` (CPU) or ``native`` (torch's own); None chooses by device and
-            ``VOICEHUB_KERNELS``.
+        kernel: ``c`` (CPU), ``triton`` (CUDA) or ``native`` (torch's own); None chooses by device
+            and ``VOICEHUB_KERNELS``. The Triton path leaves tensors of more than 1,023 labels to
+            the native path.
 
     Returns:
         (batch,), nats; float64 for float64, else float32.
@@ -49,9 +69,11 @@ def ctc_negative_log_likelihood(
     _check_tensors(logits, frame_lengths, labels, label_lengths, blank)
     targets = (frame_lengths, labels, label_lengths)
     path = KERNELS.select(logits.device.type, kernel).path
+    if path == "triton" and labels.shape[1] > MOST_TRITON_LABELS:
+        path = "native"
     if check or path == "native":
         _check_values(logits, *targets, blank)
-    if path == "c":
+    if path != "native":
         losses, _, _ = _ctc(logits, *targets, blank)
         return losses.to(_result_dtype(logits))
     return _native(logits, *targets, blank)
@@ -86,6 +108,13 @@ def _ctc(logits, frame_lengths, labels, label_lengths, blank):  # type: ignore[n
     return _cpu.forward(logits, frame_lengths, labels, label_lengths, blank)
 
 
+@_ctc.register_kernel("cuda")
+def _ctc_on_cuda(logits, frame_lengths, labels, label_lengths, blank):  # type: ignore[no-untyped-def]
+    from voicehub_asr_ctc.losses import _triton
+
+    return _triton.forward(logits, frame_lengths, labels, label_lengths, blank)
+
+
 @_ctc.register_fake
 def _(logits, frame_lengths, labels, label_lengths, blank):  # type: ignore[no-untyped-def]
     batch, frames, _ = logits.shape
@@ -105,6 +134,17 @@ def _ctc_backward(  # type: ignore[no-untyped-def]
     upstream, logits, frame_lengths, labels, label_lengths, peaks, totals, blank
 ):
     return _cpu.backward(
+        upstream, logits, frame_lengths, labels, label_lengths, peaks, totals, blank
+    )
+
+
+@_ctc_backward.register_kernel("cuda")
+def _ctc_backward_on_cuda(  # type: ignore[no-untyped-def]
+    upstream, logits, frame_lengths, labels, label_lengths, peaks, totals, blank
+):
+    from voicehub_asr_ctc.losses import _triton
+
+    return _triton.backward(
         upstream, logits, frame_lengths, labels, label_lengths, peaks, totals, blank
     )
 
