@@ -30,6 +30,7 @@ from typing import Any
 
 import torch
 from allocations import peak_bytes
+from harness.interleaving import interleave, ratio
 from speechbrain_speakers import make_brain, preset_config, speechbrain_dataset
 
 from voicehub import Trainer, TrainerCallback
@@ -127,7 +128,7 @@ class Bench:
             samplers = speechbrain_part("dataio.sampler")
             cap = float(config.data.sampler.max_padded_seconds)
             loader["batch_sampler"] = samplers.DynamicBatchSampler(
-                rows, cap, num_buckets=config.data.sampler.num_buckets, shuffle=True,
+                rows, cap, num_buckets=experiment.train_plan.num_buckets, shuffle=True,
                 max_batch_ex=config.data.sampler.max_batch_size,
                 length_func=lambda row: row["duration"],
             )  # fmt: skip
@@ -174,11 +175,7 @@ def measure(bench: Bench, rounds: int) -> dict[str, Any]:
     peaks = {"voicehub, bucketed": peak, "voicehub, fixed": fixed_peak}
     for name in ("speechbrain, fixed", "speechbrain, dynamic"):
         peaks[name] = peak_bytes(ways[name])
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    names = list(ways)
-    for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            seconds[name].append(ways[name]())
+    seconds = interleave(ways, rounds, warm_up=False)
     count = bench.recordings()
     ours = seconds["voicehub, bucketed"]
     return {
@@ -186,9 +183,7 @@ def measure(bench: Bench, rounds: int) -> dict[str, Any]:
         "ways": {
             name: {
                 "recordings_per_second": count / statistics.median(times),
-                "ours_faster_by": statistics.median(
-                    b / a for a, b in zip(ours, times, strict=True)
-                ),
+                "ours_faster_by": ratio(times, ours),
                 "peak_mb": peaks[name] / 1e6,
             }
             for name, times in seconds.items()

@@ -93,6 +93,65 @@ def test_bucketing_saves_padding_and_still_mixes_batches():
     assert len(first & second) < len(first) / 4
 
 
+def drawn(count, sigma=0.5):
+    draws = np.random.Generator(np.random.PCG64(1)).standard_normal(count)
+    return np.exp(2.39 + sigma * draws).clip(1.0, 35.0)
+
+
+def padding(plan, lengths, epoch=0):
+    padded = sum(len(b) * max(lengths[i] for i in b) for b in plan.batches(epoch))
+    return 1.0 - float(np.sum(lengths)) / padded
+
+
+def test_the_number_of_groups_grows_with_the_data_and_ends_at_a_hundred():
+    few, some, many = (DurationBucketedPlan(drawn(n), 200.0) for n in (1000, 4000, 20_000))
+    assert (few.num_buckets, some.num_buckets, many.num_buckets) == (16, 30, 100)
+    assert DurationBucketedPlan(drawn(4000), 200.0, 4).num_buckets == 100  # 1,000 batches
+    given_number = DurationBucketedPlan(drawn(1000), 200.0, num_buckets=16)
+    assert few.batches(0) == given_number.batches(0)
+    assert few.fingerprint() == given_number.fingerprint()
+
+
+@pytest.mark.parametrize("sigma", [0.31, 0.5, 0.7])
+def test_chosen_limits_pad_less_than_groups_of_equal_count(sigma):
+    lengths = drawn(12_000, sigma)
+    chosen = DurationBucketedPlan(lengths, 200.0, seed=1)
+    equal = DurationBucketedPlan(lengths, 200.0, seed=1, num_buckets=chosen.num_buckets)
+    assert padding(chosen, lengths) < 0.93 * padding(equal, lengths) < 0.02
+    assert chosen.fingerprint() != equal.fingerprint()
+    first, second = ({frozenset(b) for b in chosen.batches(e)} for e in (0, 1))
+    assert len(first & second) < len(first) / 100
+    still = DurationBucketedPlan(lengths, 200.0, shuffle=False)
+    assert "limits" not in still.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [
+        np.full(3000, 2.0),
+        np.r_[np.full(2999, 1.0), 20.0],
+        np.r_[np.full(1500, 1.0), np.full(1500, 19.0)],
+        np.r_[0.0, np.linspace(1.0, 20.0, 2999)],
+        np.array([1.0, np.nextafter(1.0, 2.0)] * 1500),
+    ],
+)
+def test_chosen_limits_hold_every_item_once_whatever_the_durations(lengths):
+    plan = DurationBucketedPlan(lengths, 20.0, 12)
+    assert plan.num_buckets > 16
+    batches = plan.batches(0)
+    assert sorted(i for batch in batches for i in batch) == list(range(3000))
+    assert all(len(b) <= 12 and len(b) * lengths[b].max() <= 20.0 for b in batches)
+    assert batches != plan.batches(1)
+
+
+def test_groups_of_equal_count_differ_by_one_at_most():
+    lengths = np.arange(1.0, 24.0)
+    plan = DurationBucketedPlan(lengths, 100.0, num_buckets=5)
+    parts = np.split(lengths, plan._limits(lengths))
+    expected = np.array_split(lengths, 5)
+    assert [p.tolist() for p in parts] == [p.tolist() for p in expected]
+
+
 @given(durations, st.integers(1, 9), st.integers(1, 40), st.integers(0, 5))
 def test_batches_of_an_update_are_the_same_batches_in_groups(lengths, most, together, epoch):
     plan = DurationBucketedPlan(lengths, CAP, most, seed=3)

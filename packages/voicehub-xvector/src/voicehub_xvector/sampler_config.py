@@ -23,11 +23,12 @@ class BucketedConfig(_Capped):
     Attributes:
         max_padded_seconds: cap on recordings x longest, in seconds.
         max_batch_size: cap on recordings.
-        num_buckets: groups of similar duration that batches are drawn in.
+        num_buckets: groups of similar duration that batches are drawn in; by default as many as
+            the amount of data allows, from 16 to 100.
     """
 
     kind: Literal["bucketed"] = "bucketed"
-    num_buckets: int = Field(default=16, ge=1)
+    num_buckets: int | None = Field(default=None, ge=1)
 
 
 class _Chunked(_Capped):

@@ -23,6 +23,13 @@ Batch = list[int]
 #: Batches of like duration side by side, at most.
 _LARGEST_GROUP = 16
 
+#: Groups of like duration that batches are drawn in, where their number is not given: padding
+#: falls with their number, variety with the batches that one of them fills.
+_FEWEST_BUCKETS, _MOST_BUCKETS, _BATCHES_A_BUCKET = 16, 100, 8
+
+#: Steps of duration in which density is counted.
+_DENSITY_BINS = 1000
+
 
 @runtime_checkable
 class BatchPlan(Protocol):
@@ -111,17 +118,19 @@ class DurationBucketedPlan:
 
     For every batch ``len(batch) * max(duration) <= max_padded_seconds`` and
     ``len(batch) <= max_batch_size``. Samples are sorted by duration and cut into ``num_buckets``
-    groups of equal count; within a group the order is drawn anew every epoch, batches are filled
-    greedily from the shortest group to the longest (a batch may straddle two neighbouring groups,
-    so that groups leave no small remainders), and the order of batches is drawn last. More buckets
-    mean less padding and less variety.
+    groups of equal count, or into groups that pad least; within a group the order is drawn anew
+    every epoch, batches are filled greedily from the shortest group to the longest (a batch may
+    straddle two neighbouring groups, so that groups leave no small remainders), and the order of
+    batches is drawn last. More buckets mean less padding and less variety.
 
     Args:
         durations: seconds of every sample of the dataset, in its order.
         max_padded_seconds: the cap.
         max_batch_size: cap on the number of samples; ``None`` for none.
         seed: data seed.
-        num_buckets: number of groups.
+        num_buckets: number of groups. ``None`` takes one for every 8 batches, between 16 and 100,
+            and where that is over 16 it chooses their limits for the least padding: a large data
+            set then pads about 1 %, and a small one keeps its variety.
         shuffle: ``False`` keeps batches in ascending order of duration, equal every epoch.
         ids: names of the samples for messages; positions are named without it.
         together: micro-batches that make one update, of all processes. They come in groups of
@@ -140,14 +149,15 @@ class DurationBucketedPlan:
         max_padded_seconds: float,
         max_batch_size: int | None = None,
         seed: int = 0,
-        num_buckets: int = 16,
+        num_buckets: int | None = None,
         shuffle: bool = True,
         ids: Sequence[str] | None = None,
         together: int = 1,
     ) -> None:
         lengths = np.array([float(d) for d in durations], dtype=np.float64)
         _require_positive("the number of durations", len(lengths))
-        _require_positive("num_buckets", num_buckets)
+        if num_buckets is not None:
+            _require_positive("num_buckets", num_buckets)
         if max_batch_size is not None:
             _require_positive("max_batch_size", max_batch_size)
         if not (math.isfinite(max_padded_seconds) and max_padded_seconds > 0):
@@ -163,7 +173,8 @@ class DurationBucketedPlan:
         self.max_padded_seconds = float(max_padded_seconds)
         self.max_batch_size = max_batch_size
         self.seed = seed
-        self.num_buckets = num_buckets
+        self.num_buckets = self._buckets(lengths) if num_buckets is None else num_buckets
+        self._by_density = num_buckets is None and self.num_buckets > _FEWEST_BUCKETS
         self.shuffle = shuffle
         self._alike = _group_size(together)
         self._lengths = lengths
@@ -190,8 +201,10 @@ class DurationBucketedPlan:
     def fingerprint(self) -> dict[str, Any]:
         """Return the settings and the digest of the durations that decide the order."""
         grouped = {"alike": self._alike} if self._alike > 1 and self.shuffle else {}
+        limits = {"limits": "density"} if self._by_density and self.shuffle else {}
         return {
             **grouped,
+            **limits,
             "kind": "duration-bucketed",
             "version": 1,
             "seed": self.seed,
@@ -203,11 +216,38 @@ class DurationBucketedPlan:
             "durations_sha256": hashlib.sha256(self._lengths.astype("<f8").tobytes()).hexdigest(),
         }
 
+    def _buckets(self, lengths: np.ndarray[Any, np.dtype[np.float64]]) -> int:
+        """Return the number of groups for so much data."""
+        batches = float(lengths.sum()) / self.max_padded_seconds
+        if self.max_batch_size is not None:
+            batches = max(batches, len(lengths) / self.max_batch_size)
+        return min(_MOST_BUCKETS, max(_FEWEST_BUCKETS, int(batches / _BATCHES_A_BUCKET)))
+
+    def _limits(self, ascending: np.ndarray[Any, np.dtype[np.float64]]) -> list[int]:
+        """Return where groups begin among sorted durations, the first left out.
+
+        By density the limits lie in equal steps of the summed square root of the density (Dalenius
+        and Hodges 1959). A group of width w and density f pads about f w^2 / 2, and over all
+        groups that is least where their widths go with 1 / sqrt(f).
+        """
+        count, low, width = len(ascending), ascending[0], ascending[-1] - ascending[0]
+        if not self._by_density or width == 0:
+            groups = min(self.num_buckets, count)
+            large = count % groups  # so many hold one more
+            return [n * (count // groups) + min(n, large) for n in range(1, groups)]
+        bins = ((ascending - low) * (_DENSITY_BINS / width)).astype(np.int64)
+        filled = np.bincount(np.minimum(bins, _DENSITY_BINS - 1), minlength=_DENSITY_BINS)
+        summed = np.cumsum(np.sqrt(filled))
+        steps = summed[-1] * np.arange(1, self.num_buckets) / self.num_buckets
+        behind = np.cumsum(filled)[np.searchsorted(summed, steps)]
+        limits: list[int] = behind.tolist()
+        return limits
+
     def _build(self, epoch: int) -> list[Batch]:
         order = np.argsort(self._lengths, kind="stable")
         if self.shuffle:
             draws = _raw_draws(self.num_items, "buckets", self.seed, epoch)
-            groups = np.array_split(order, min(self.num_buckets, self.num_items))
+            groups = np.split(order, self._limits(self._lengths[order]))
             order = np.concatenate([g[np.argsort(draws[g], kind="stable")] for g in groups])
         filled = self._fill(order.tolist())
         if not self.shuffle:

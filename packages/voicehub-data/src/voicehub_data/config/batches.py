@@ -49,7 +49,8 @@ class BatchConfig(DataModel):
         batch_size: rows a batch; exclusive with ``max_padded_seconds``.
         max_padded_seconds: cap on rows x longest row of every batch, in seconds.
         max_batch_size: cap on rows where ``max_padded_seconds`` is set.
-        num_buckets: duration buckets that batches are formed in.
+        num_buckets: duration buckets that batches are formed in; by default as many as the amount
+            of data allows, from 16 to 100.
         shuffle: draw a new order every epoch.
         drop_last: drop a last batch that is not full (``batch_size`` only).
     """
@@ -57,7 +58,7 @@ class BatchConfig(DataModel):
     batch_size: Annotated[int, Field(gt=0)] | None = None
     max_padded_seconds: Annotated[float, Field(gt=0)] | None = None
     max_batch_size: Annotated[int, Field(gt=0)] = 64
-    num_buckets: Annotated[int, Field(gt=0)] = 16
+    num_buckets: Annotated[int, Field(gt=0)] | None = None
     shuffle: bool = True
     drop_last: bool = False
 
