@@ -20,12 +20,13 @@ import math
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 from allocations import peak_bytes
+from harness.interleaving import interleave, ratio
 from torch import Tensor
 from torch.nn import functional
 
@@ -143,12 +144,13 @@ def measure(classes: int, rounds: int) -> dict[str, dict[str, float]]:
         check_that_they_agree(name, step(loss, inputs), expected)
         allocated[name] = peak_bytes(lambda loss=loss: step(loss, inputs)) / 1e6  # type: ignore[misc]
     del expected
-    seconds = _interleaved(inputs, rounds)
+    works = {name: partial(step, loss, inputs) for name, loss in SYSTEMS.items()}
+    seconds = interleave(works, rounds, warm_up=False)
     base = seconds["textbook"]
     return {
         name: {
             "seconds": statistics.median(times),
-            "time_ratio": statistics.median(a / b for a, b in zip(times, base, strict=True)),
+            "time_ratio": ratio(times, base),
             "resident_mb": resident[name],
             "resident_ratio": resident[name] / resident["textbook"],
             "allocated_mb": allocated[name],
@@ -156,17 +158,6 @@ def measure(classes: int, rounds: int) -> dict[str, dict[str, float]]:
         }
         for name, times in seconds.items()
     }
-
-
-def _interleaved(inputs: tuple[Tensor, Tensor, Tensor], rounds: int) -> dict[str, list[float]]:
-    seconds: dict[str, list[float]] = {name: [] for name in SYSTEMS}
-    names = list(SYSTEMS)
-    for turn in range(rounds):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
-            began = time.perf_counter()
-            step(SYSTEMS[name], inputs)
-            seconds[name].append(time.perf_counter() - began)
-    return seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -22,10 +22,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from harness.interleaving import interleave
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -217,17 +219,18 @@ def run_once(name: str, modules: int, steps: int, **options: Any) -> tuple[float
 
 def measure(modules: int, steps: int, rounds: int) -> dict[str, list[float]]:
     """CPU seconds per step by system, one entry a round; both must give the same losses."""
-    times: dict[str, list[float]] = {name: [] for name in SYSTEMS}
     for name in SYSTEMS:  # imports and first calls stay outside the measurement
         run_once(name, modules, 2)
-    for turn in range(rounds):
-        losses = {}
-        for name in list(SYSTEMS) if turn % 2 else list(SYSTEMS)[::-1]:
-            seconds, losses[name] = run_once(name, modules, steps)
-            times[name].append(seconds)
-        torch.testing.assert_close(
-            torch.tensor(losses["voicehub"]), torch.tensor(losses["hand-written"])
-        )
+    losses: dict[str, list[float]] = {}
+
+    def once(name: str) -> float:
+        seconds, losses[name] = run_once(name, modules, steps)
+        return seconds
+
+    times = interleave({name: partial(once, name) for name in SYSTEMS}, rounds, warm_up=False)
+    torch.testing.assert_close(
+        torch.tensor(losses["voicehub"]), torch.tensor(losses["hand-written"])
+    )
     return times
 
 

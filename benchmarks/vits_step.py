@@ -20,7 +20,6 @@ import statistics
 import sys
 import tempfile
 import time
-import wave
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,9 +28,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import yaml
+from harness.corpus import write_corpus
 from torch import Tensor
 
 from voicehub import Trainer, TrainerCallback
@@ -45,7 +44,6 @@ from voicehub_vits.network.layout import train_as_before
 BATCH = 8
 WARM_UP = 2
 RATE = 22050
-WORDS = "the quick brown fox jumps over a lazy dog while seven wizards boil black tea at dawn "
 PARTS = (
     "generator forward",
     "alignment",
@@ -112,37 +110,12 @@ class Measurement:
         return statistics.median(found.get(part, 0.0) for found in self.parts[loop])
 
 
-def write_corpus(folder: Path, count: int) -> Path:
-    """Write utterances of a harmonic voice and their manifest."""
-    draw = np.random.default_rng(0)
-    rows = []
-    for number in range(count):
-        seconds = 3.0 + 3.0 * number / max(1, count - 1)
-        at = np.arange(int(seconds * RATE)) / RATE
-        pitch = 120.0 + 30.0 * np.sin(2 * np.pi * 0.7 * at)
-        phase = 2 * np.pi * np.cumsum(pitch) / RATE
-        voice = sum(np.sin(k * phase) / k for k in range(1, 20))
-        sound = 0.1 * voice * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * at))
-        sound += 0.01 * draw.standard_normal(len(at))
-        path = folder / f"{number}.wav"
-        with wave.open(str(path), "wb") as file:
-            file.setnchannels(1)
-            file.setsampwidth(2)
-            file.setframerate(RATE)
-            file.writeframes((sound * 32767).astype("<i2").tobytes())
-        text = (WORDS * 2)[: int(14 * seconds)].strip()
-        rows.append({"id": str(number), "audio_filepath": str(path), "text": text})
-    manifest = folder / "train.jsonl"
-    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    return manifest
-
-
 def configuration(folder: Path, steps: int, dropout: bool = True) -> VitsRunConfig:
     """``vits/tiny`` on the corpus."""
     preset = files("voicehub_vits.presets").joinpath("tiny.yaml").read_text(encoding="utf-8")
     values = yaml.safe_load(preset)
     values.pop("defaults")
-    values["data"]["train"] = str(write_corpus(folder, BATCH))
+    values["data"]["train"] = str(write_corpus(folder, BATCH, rate=RATE))
     values["data"]["batches"] = {"batch_size": BATCH}
     values["training"].update(
         output_dir=str(folder / "run"), max_steps=steps, logging_steps=steps, use_cpu=True
