@@ -6,6 +6,9 @@
 | ``basic`` | NFKC, lower case, no punctuation or symbols, single spaces; any language |
 | ``english`` | ``basic`` after the steps of the Whisper English normaliser, written here |
 | ``whisper-english`` | the normaliser of ``transformers`` itself, where that is installed |
+| ``whisper-english-variants`` | that, then one spelling for okay/ok, all right/alright, kinda |
+| ``orthographic`` | NFKC, plain quotes, single spaces: case and punctuation count |
+| ``labels`` | transcripts as training targets (:mod:`voicehub_data.text.labels`) |
 
 A preset is a fixed function: adding a step to one would change published figures, so a variant
 gets a name of its own.
@@ -72,11 +75,32 @@ def _whisper_english() -> TextFunction:
     return whisper_english_normalizer()
 
 
+def _whisper_english_variants() -> TextFunction:
+    from voicehub_data.text.whisper import whisper_english_variants_normalizer
+
+    return whisper_english_variants_normalizer()
+
+
+def _labels() -> TextFunction:
+    from voicehub_data.text.labels import normalize_label
+
+    return normalize_label
+
+
+def _orthographic() -> TextFunction:
+    from voicehub_data.text.labels import normalize_spelling
+
+    return normalize_spelling
+
+
 _FACTORIES: dict[str, Callable[[], TextFunction]] = {
     "none": lambda: _identity,
     "basic": lambda: normalize_basic,
     "english": _english,
     "whisper-english": _whisper_english,
+    "whisper-english-variants": _whisper_english_variants,
+    "orthographic": _orthographic,
+    "labels": _labels,
 }
 _BUILT: dict[str, TextNormalizer] = {}
 

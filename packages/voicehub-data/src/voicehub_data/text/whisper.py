@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -31,3 +32,28 @@ def whisper_english_normalizer() -> Callable[[str], str]:
         ) from error
     build: Callable[..., Callable[[str], str]] = english_normalizer.EnglishTextNormalizer
     return build(_SpellingRules())
+
+
+# Spellings of one word that are a matter of the annotator's habit: (pattern, the one that counts).
+_VARIANTS = (
+    (re.compile(r"\bokay\b"), "ok"),
+    (re.compile(r"\ball right\b"), "alright"),
+    (re.compile(r"\bkinda\b"), "kind of"),
+)
+
+
+def whisper_english_variants_normalizer() -> Callable[[str], str]:
+    """``whisper-english``, then one spelling each for okay, all right and kinda.
+
+    Raises:
+        OptionalDependencyError: transformers is not installed.
+    """
+    normalize = whisper_english_normalizer()
+
+    def with_variants(text: str) -> str:
+        text = normalize(text)
+        for pattern, spelling in _VARIANTS:
+            text = pattern.sub(spelling, text)
+        return " ".join(text.split())
+
+    return with_variants
