@@ -176,3 +176,16 @@ def test_missing_package(monkeypatch, saved):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(OptionalDependencyError, match=r"voicehub-data\[datasets\]"):
         read_manifest(saved)
+
+
+def test_other_columns_stay_with_the_row_and_classes_have_names(tmp_path, make_speech):
+    data = table(make_speech, 3, kind=[1, 0, -1], votes=[0, 3, None], tags=[["a"], [], ["b"]])
+    data = data.cast_column("kind", datasets.ClassLabel(names=["song", "speech"]))
+    data.save_to_disk(str(tmp_path / "data"))
+    source = {"path": str(tmp_path / "data"), "dataset_cache_dir": str(tmp_path / "cache")}
+    manifest = read_manifest({**source, "kind": "datasets"})
+    assert [row.extra for row in manifest] == [
+        {"kind": "speech", "votes": 0},
+        {"kind": "song", "votes": 3},
+        {"kind": None, "votes": None},
+    ]

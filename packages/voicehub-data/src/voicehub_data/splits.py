@@ -9,8 +9,9 @@ from typing import Any, Literal, Protocol
 
 from voicehub.errors import DataError
 from voicehub_data.check import CheckReport, check_manifest
-from voicehub_data.config import DataSourceConfig, FilterConfig
+from voicehub_data.config import DataSourceConfig, ExcludeRule, FilterConfig
 from voicehub_data.durations import fill_durations
+from voicehub_data.exclusion import exclude_rows
 from voicehub_data.filters import filter_split
 from voicehub_data.manifest import Manifest, ManifestRow, read_manifest
 from voicehub_data.manifest.join import join_manifests
@@ -55,7 +56,9 @@ class SplitRows:
         manifest: what was read.
         rows: kept rows, all with durations.
         total: rows of the manifest, unreadable ones included.
-        dropped: rows left out so far, by reason; with ``rows`` they make ``total``.
+        dropped: rows left out so far, by reason; with ``rows`` and ``excluded`` they make
+            ``total``.
+        excluded: rows that a rule of the configuration left out, by reason.
         notes: what a user should see before step 0.
     """
 
@@ -66,6 +69,12 @@ class SplitRows:
     total: int
     dropped: Counter[str] = field(default_factory=Counter)
     notes: list[str] = field(default_factory=list)
+    excluded: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def wanted(self) -> int:
+        """Rows that were not excluded: what the limit on dropped rows is a share of."""
+        return self.total - self.excluded.total()
 
 
 def read_split(
@@ -75,6 +84,7 @@ def read_split(
     *,
     training: bool,
     sample_rate: int,
+    exclude: Sequence[ExcludeRule] = (),
 ) -> SplitRows:
     """Read the rows of a split, look at their files, filter training rows.
 
@@ -86,6 +96,8 @@ def read_split(
         config: the family's data section.
         training: a training split.
         sample_rate: Hz that the model works at.
+        exclude: rows that are not wanted, by their columns; they are left out before any file is
+            looked at, and do not count towards ``max_drop_fraction``.
 
     Raises:
         DataError: a source is missing or empty, nothing is usable, or more than
@@ -99,10 +111,15 @@ def read_split(
     if unread:
         split.dropped["invalid-row"] = unread
         split.notes.append(f"first invalid row: {manifest.problems[0]}")
-    if config.check != "none" and manifest.rows:
+    if exclude:
+        left = exclude_rows(split.rows, exclude)
+        split.rows, split.manifest = left.kept, manifest.with_rows(left.kept)
+        split.excluded.update(left.counts)
+    if config.check != "none" and split.rows:
         _apply_check(split, config, sample_rate)
     _require_usable(split, config)
-    split.rows = list(fill_durations(manifest.with_rows(split.rows), workers=config.workers).rows)
+    rows = manifest.with_rows(split.rows)
+    split.rows = list(fill_durations(rows, workers=config.workers).rows)
     filtered = filter_split(split.rows, config.filters, training=training, name=f"split {name!r}")
     split.dropped.update(filtered.counts)
     split.notes += dropped_notes(filtered.dropped)
@@ -195,12 +212,12 @@ def _require_usable(split: SplitRows, config: SplitSettings) -> None:
     shown = "\n".join(f"  {note}" for note in split.notes[:6])
     if not split.rows:
         raise DataError(
-            f"split {split.name!r} ({split.manifest.path}): none of {split.total} rows is usable "
+            f"split {split.name!r} ({split.manifest.path}): none of {split.wanted} rows is usable "
             f"({reasons or 'the manifest is empty'}).\n{shown}".rstrip()
         )
-    if lost > config.max_drop_fraction * split.total:
+    if lost > config.max_drop_fraction * split.wanted:
         raise DataError(
-            f"split {split.name!r} ({split.manifest.path}): {lost} of {split.total} rows are "
+            f"split {split.name!r} ({split.manifest.path}): {lost} of {split.wanted} rows are "
             f"unusable ({reasons}), over data.max_drop_fraction {config.max_drop_fraction:g}.\n"
             f"{shown}\nCorrect the data (`voicehub data check` lists every row), or raise "
             "max_drop_fraction."

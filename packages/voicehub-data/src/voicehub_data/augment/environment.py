@@ -84,7 +84,7 @@ class Noise(Augmentation):
             return x
         for _ in range(_NOISE_DRAWS):
             path = self.recordings.draw(generator)
-            noise = _noise_segment(path, len(x), sample_rate, generator.random())
+            noise = noise_segment(path, len(x), sample_rate, generator.random())
             noise_power = mean_power(noise)
             if noise_power > 0.0:
                 scale = math.sqrt(power / noise_power * 10.0 ** (-snr / 10.0))
@@ -143,7 +143,7 @@ def convolve(x: NDArray[np.float32], response: NDArray[np.float32]) -> NDArray[n
     return np.asarray(np.fft.irfft(spectrum, size)[:length], dtype=np.float64)
 
 
-def _noise_segment(
+def noise_segment(
     path: Path, length: int, sample_rate: int, position: float
 ) -> NDArray[np.float32]:
     """``length`` samples at ``sample_rate`` from a random place (``position`` in [0, 1))."""

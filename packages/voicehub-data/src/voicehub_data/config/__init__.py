@@ -11,11 +11,13 @@ from voicehub_data.config.augment import (
     GainConfig,
     NoiseConfig,
     ReverbConfig,
+    SilenceConfig,
     SpecAugmentConfig,
     SpeedConfig,
 )
 from voicehub_data.config.base import DataModel
 from voicehub_data.config.batches import BatchConfig, FilterConfig, LoaderConfig
+from voicehub_data.config.exclusion import ExcludeRule
 from voicehub_data.config.sources import (
     DEFAULT_EVAL_SPLIT,
     DataSource,
@@ -32,12 +34,14 @@ __all__ = [
     "DataSource",
     "DataSourceConfig",
     "DataSources",
+    "ExcludeRule",
     "FilterConfig",
     "GainConfig",
     "LoaderConfig",
     "NamedDataSources",
     "NoiseConfig",
     "ReverbConfig",
+    "SilenceConfig",
     "SpecAugmentConfig",
     "SpeedConfig",
 ]

@@ -62,6 +62,19 @@ class ReverbConfig(_TransformConfig):
     probability: Probability = 0.5
 
 
+class SilenceConfig(DataModel):
+    """Draws of training that become a recording without speech and an empty label.
+
+    ``rate`` is their share, ``level`` the range of their root mean square in dB of full scale;
+    ``folder`` may hold recorded noises, which are then used beside white noise.
+    """
+
+    rate: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    level: Range = (-70.0, -35.0)
+    folder: str | None = None
+    _range = field_validator("level")(_finite_range)
+
+
 class SpecAugmentConfig(_TransformConfig):
     """Masks on features (Park et al. 2019): widths drawn up to the maxima, within valid frames.
 

@@ -8,7 +8,8 @@ plain files, and a changed recording changes the manifest's digest.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ def read_datasets(config: DataSourceConfig, role: str) -> Manifest:
     """Read the splits of a data set for ``role`` (``train`` or ``eval``).
 
     Rows take ``audio_column`` and ``text_column``, and ``id``, ``speaker``, ``language`` and
-    ``duration`` where the data set has such columns or ``column_map`` names them.
+    ``duration`` where the data set has such columns or ``column_map`` names them. Texts and
+    numbers of other columns are kept with the row, classes by their names.
 
     Raises:
         OptionalDependencyError: ``datasets`` is not installed.
@@ -46,6 +48,7 @@ def read_datasets(config: DataSourceConfig, role: str) -> Manifest:
         columns = _columns(config, table.column_names)
         builder.columns = Columns({field: field for field in ("audio_filepath", "id", *columns)})
         table = _undecoded(table, config.audio_column)
+        others = _other_columns(table, {config.audio_column, *columns.values()}, builder.columns)
         for position, record in enumerate(table):
             number += 1
             values = {field: record[column] for field, column in columns.items()}
@@ -55,7 +58,8 @@ def read_datasets(config: DataSourceConfig, role: str) -> Manifest:
             except DataError as error:
                 builder.problem(number, f"split {name}, position {position}: {error}")
                 continue
-            builder.add(number, {"audio_filepath": str(path), **values})
+            extra = {column: read(record[column]) for column, read in others.items()}
+            builder.add(number, {"audio_filepath": str(path), **values, **extra})
             digest.update(f"{content} {values}\n".encode("utf-8", "surrogatepass"))
     rows, problems = builder.finish()
     note = f"splits read: {', '.join(splits)}"
@@ -149,6 +153,33 @@ def _columns(config: DataSourceConfig, available: Iterable[str]) -> dict[str, st
         if field in DEFAULT_COLUMNS and field not in ("audio_filepath", "text", "offset")
     }
     return {"text": config.text_column, **optional}
+
+
+def _other_columns(table: Any, read: set[str], fields: Columns) -> dict[str, Callable[[Any], Any]]:
+    """Columns kept beside the fields, and how a cell of each is read: classes by name."""
+    import datasets
+
+    kept: dict[str, Callable[[Any], Any]] = {}
+    for name, feature in table.features.items():
+        if name in read or name in fields.names:
+            continue
+        if isinstance(feature, datasets.ClassLabel):
+            kept[name] = partial(_class_name, feature)
+        elif isinstance(feature, datasets.Value) and feature.dtype not in (
+            "binary",
+            "large_binary",
+        ):
+            kept[name] = _as_it_is
+    return kept
+
+
+def _class_name(feature: Any, value: int | None) -> str | None:
+    # -1 stands for an example without a class.
+    return None if value is None or value < 0 else str(feature.int2str(value))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _undecoded(table: Any, column: str) -> Any:
