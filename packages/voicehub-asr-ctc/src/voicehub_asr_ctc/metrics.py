@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from voicehub.models.results import PredictionRow
+from voicehub_data import metrics
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.metrics import character_error_rate, word_error_rate
-from voicehub_data.text import get_normalizer
 
 
 class EvaluationRow(NamedTuple):
@@ -56,15 +56,4 @@ def error_rates(rows: Sequence[EvaluationRow], normalizer: str) -> dict[str, flo
 
 def prediction_row(item: EvaluationRow, row: ManifestRow, normalizer: str) -> PredictionRow:
     """Return what a report shows of a recognised row: both texts normalised, errors counted."""
-    normalize = get_normalizer(normalizer)
-    counts = word_error_rate([item.reference], [item.hypothesis], normalizer=normalizer)
-    return PredictionRow(
-        id=item.id,
-        reference=normalize(item.reference),
-        hypothesis=normalize(item.hypothesis),
-        errors=counts.errors,
-        words=counts.words,
-        audio_filepath=str(row.audio_filepath),
-        offset=row.offset,
-        duration=row.duration,
-    )
+    return metrics.prediction_row(row, item.hypothesis, normalizer=normalizer)

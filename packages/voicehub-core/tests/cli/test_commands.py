@@ -132,6 +132,18 @@ def test_eval_prints_metrics_dropped_rows_and_the_worst(cli: Run, model: Path, w
     assert [row["hypothesis"] for row in rows] == ["0 too", "1 too", "2 too"]
 
 
+def test_eval_prints_tables_and_passes_on_that_seen_rows_are_wanted(
+    cli: Run, model: Path, work: Path
+) -> None:
+    assert "by source" not in cli("eval", "runs/toy", "--data", "test.jsonl").stdout
+    outcome = cli("eval", "runs/toy", "--data", "test.jsonl", "--allow-seen")
+    lines = outcome.stdout.splitlines()
+    shown = [line.split() for line in lines[lines.index("by source:") + 1 :][:3]]
+    assert shown == [["source", "wer", "rows"], ["seen", "25.0", "%", "3"], ["new"]]
+    outcome = cli("eval", "runs/toy", "--data", "test.jsonl", "--allow-seen", "--json")
+    assert outcome.last_json["tables"]["by source"][0]["wer"] == 0.25
+
+
 def test_transcribe_prints_the_text_alone_for_one_file(cli: Run, model: Path, work: Path) -> None:
     (work / "a.wav").write_text("one two")
     assert cli("transcribe", "a.wav", "--model", "runs/toy").stdout == "one two\n"

@@ -5,10 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from voicehub.errors import DataError
 from voicehub_data.text import TextNormalizer, get_normalizer
+
+if TYPE_CHECKING:
+    from voicehub.models.results import PredictionRow
+    from voicehub_data.manifest import ManifestRow
 
 AlignmentOp = Literal["equal", "substitute", "delete", "insert"]
 AlignedWord = tuple[AlignmentOp, str, str]
@@ -152,6 +156,26 @@ def align_words(
             op: AlignmentOp = "equal" if chunk.type == "equal" else "substitute"
             aligned += [(op, a, b) for a, b in zip(left, right, strict=True)]
     return aligned
+
+
+def prediction_row(
+    row: ManifestRow, hypothesis: str, *, normalizer: str | TextNormalizer
+) -> PredictionRow:
+    """What a report shows of a recognised row: both texts normalised, word errors counted."""
+    from voicehub.models.results import PredictionRow
+
+    normalize = get_normalizer(normalizer)
+    counts = word_error_rate([row.text], [hypothesis], normalizer=normalize)
+    return PredictionRow(
+        id=row.id,
+        reference=normalize(row.text),
+        hypothesis=normalize(hypothesis),
+        errors=counts.errors,
+        words=counts.words,
+        audio_filepath=str(row.audio_filepath),
+        offset=row.offset,
+        duration=row.duration,
+    )
 
 
 def _normalized(

@@ -35,6 +35,10 @@ def evaluate(
     pictures: Annotated[
         Path | None, typer.Option(help="Write pictures, such as a DET curve, to this folder.")
     ] = None,
+    allow_seen: Annotated[
+        bool,
+        typer.Option("--allow-seen", help="Also measure on rows that the model was trained on."),
+    ] = False,
     model_type: Annotated[
         str | None, typer.Option(help="Needed where the directory does not say it itself.")
     ] = None,
@@ -52,6 +56,8 @@ def evaluate(
     options: dict[str, Any] = {"beam_size": beam_size} if beam_size > 1 else {}
     if trials is not None:
         options["trials"] = trials
+    if allow_seen:
+        options["allow_seen"] = True
     report = model.evaluate(data, batch_size=batch_size, max_samples=max_samples, **options)
     if predictions is not None:
         _write_rows(predictions, report)
@@ -64,6 +70,7 @@ def evaluate(
         "samples": report.measured,
         "metrics": report.metrics,
         "dropped": report.dropped,
+        "tables": report.tables,
     }
     finish(result, json_mode=json_, human=_text(report, show))
 
@@ -102,8 +109,19 @@ def _text(report: EvaluationReport, show: int) -> str:
     lines = [table(("metric", "value"), rows)]
     dropped = ", ".join(f"{count} {reason}" for reason, count in report.dropped.items())
     lines.append(f"\n{report.measured:,} rows measured; dropped: {dropped or 'none'}")
+    for title, figures_of in report.tables.items():
+        lines += ["", f"{title}:", _table(figures_of)]
     worst = sorted((row for row in report.rows if row.errors), key=lambda row: -row.errors)[:show]
     if worst:
         cells = [(row.errors, row.id, row.reference, row.hypothesis) for row in worst]
         lines += ["", table(("errors", "id", "reference", "recognised"), cells)]
     return "\n".join(lines)
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    from voicehub.reporting import figures
+
+    # A figure that some rows lack, such as a rate over no words, is an empty cell.
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    cells = [[figures.number(key, row[key]) if key in row else "" for key in keys] for row in rows]
+    return table([figures.label_of(key) for key in keys], cells)

@@ -77,6 +77,7 @@ class EvaluationReport:
         dropped: Utterances left out, counted by reason; rows + dropped is the whole set.
         measured: Utterances that were measured; the number of rows, where each has one.
         pictures: PNG files by name, for example a DET curve.
+        tables: Rows of figures by title, for example by source.
     """
 
     metrics: dict[str, float]
@@ -84,6 +85,7 @@ class EvaluationReport:
     dropped: dict[str, int] = field(default_factory=dict)
     measured: int = -1
     pictures: dict[str, bytes] = field(default_factory=dict)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.measured < 0:
@@ -96,22 +98,25 @@ class EvaluationReport:
             "rows": [row.to_dict() for row in self.rows],
             "dropped": self.dropped,
             "measured": self.measured,
+            "tables": self.tables,
         }
 
 
 @dataclass(frozen=True, eq=False)
 class Synthesis:
-    """A text as speech.
+    """A text as speech, or conditions as sound.
 
     Attributes:
         text: What was asked for.
         waveform: Mono samples in [-1, 1], float32 (samples,).
         sampling_rate: Hz.
+        mel: The log-mel frames (frames, bins) that it was made from, where the model has such.
     """
 
     text: str
     waveform: np.ndarray[Any, Any]
     sampling_rate: int
+    mel: np.ndarray[Any, Any] | None = None
 
     @property
     def duration(self) -> float:

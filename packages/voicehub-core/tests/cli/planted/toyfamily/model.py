@@ -68,4 +68,8 @@ class ToyModel(PreTrainedRecognitionModel):
             for r in rows
         ]
         errors = sum(p.errors for p in predictions)
-        return EvaluationReport({"wer": errors / (2 * len(rows))}, predictions, {"empty text": 1})
+        metrics = {"wer": errors / (2 * len(rows))}
+        tables = {}
+        if options.get("allow_seen"):
+            tables["by source"] = [{"source": "seen", "wer": 0.25, "rows": 3}, {"source": "new"}]
+        return EvaluationReport(metrics, predictions, {"empty text": 1}, tables=tables)
