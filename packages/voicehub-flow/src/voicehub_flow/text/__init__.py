@@ -1,0 +1,7 @@
+"""From text to token ids."""
+
+from __future__ import annotations
+
+from voicehub_flow.text.vocabulary import Encoded, Vocabulary
+
+__all__ = ["Encoded", "Vocabulary"]

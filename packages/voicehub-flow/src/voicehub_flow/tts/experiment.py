@@ -1,0 +1,119 @@
+"""From a run configuration to everything that ``voicehub train`` needs."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from voicehub.adapters.experiment import Experiment
+from voicehub.data.plan import BatchPlan, FixedSizePlan
+from voicehub_data.batching import plan_from
+from voicehub_data.splits import read_split
+from voicehub_flow.config import F5TTSRunConfig
+from voicehub_flow.tts.data import F5Collator, F5Dataset, MelReader, PreparedSplit, prepare_split
+from voicehub_flow.tts.model import F5TTS
+from voicehub_flow.tts.start import Start, describe_start
+from voicehub_flow.tts.voices import Voices
+
+_GIGABYTE = 1 << 30
+
+
+def build_experiment(config: F5TTSRunConfig) -> Experiment:
+    """Check settings against the checkpoint, read and check the data; no weights load.
+
+    Raises:
+        ConfigurationError: settings contradict each other, the checkpoint or the vocoder.
+        DataError: the data cannot be trained on; the message names rows, causes and fixes.
+    """
+    data, mel = config.data, config.model.mel
+    rate = mel.sample_rate
+    train = read_split("train", data.train, data, training=True, sample_rate=rate)
+    evals = [
+        read_split(name, [source], data, training=False, sample_rate=rate)
+        for name, source in data.eval.items()
+    ]
+    reader = MelReader(mel, data.cache_directory)
+    start = describe_start(config, train, reader)
+    splits = [
+        prepare_split(split, start.vocabulary, start.voices, mel, data) for split in (train, *evals)
+    ]
+    splits[0].report.notes.extend(start.notes)
+    if not evals and config.training.eval_strategy != "no":
+        config.training.eval_strategy = "no"
+        splits[0].report.notes.append("no data.eval was given: nothing is evaluated")
+    model = F5TTS.from_config(
+        config.model,
+        start.vocabulary,
+        start.voices,
+        scaling=start.scaling,
+        durations=start.durations,
+        seed=config.training.seed,
+    )
+    model.vocoder  # noqa: B018 - one that does not fit shows before step 0
+    datasets = _datasets(config, splits, reader, start)
+    return Experiment(
+        model=model,
+        train_dataset=datasets[0],
+        eval_datasets={s.name: d for s, d in zip(splits[1:], datasets[1:], strict=True)},
+        data_collator=F5Collator(config.model.objective),
+        train_plan=_train_plan(config, datasets[0]),
+        eval_plans={
+            split.name: FixedSizePlan(len(dataset), data.eval_batch_size, shuffle=False)
+            for split, dataset in zip(splits[1:], datasets[1:], strict=True)
+        },
+        data_report=[split.report for split in splits],
+        record=_record(config, splits, model, start),
+        next_command=_next_command(splits, model.voices),
+    )
+
+
+def _datasets(
+    config: F5TTSRunConfig, splits: Sequence[PreparedSplit], reader: MelReader, start: Start
+) -> list[F5Dataset]:
+    room = int(config.data.cache_gigabytes * _GIGABYTE)
+    return [
+        F5Dataset(split.rows, split.ids, split.speakers, reader, start.scaling, cache_bytes=room)
+        for split in splits
+    ]
+
+
+def _train_plan(config: F5TTSRunConfig, dataset: F5Dataset) -> BatchPlan:
+    batches = config.data.batches
+    if batches.batch_size is None and batches.max_padded_seconds is None:
+        size = config.training.per_device_train_batch_size
+        batches = batches.model_copy(update={"batch_size": size})
+    return plan_from(
+        batches,
+        dataset.planning_durations,
+        seed=config.training.effective_data_seed,
+        ids=[row.id for row in dataset.rows],
+    )
+
+
+def _record(
+    config: F5TTSRunConfig, splits: Sequence[PreparedSplit], model: F5TTS, start: Start
+) -> dict[str, Any]:
+    return {
+        "manifests": {split.name: split.digest for split in splits},
+        "started_from": config.model.path,
+        **({"checkpoint": start.record} if start.record else {}),
+        "vocabulary": {
+            "symbols": len(model.vocabulary),
+            "sha256": model.vocabulary.fingerprint(),
+        },
+        "vocoder": model.vocoder.describe(),
+    }
+
+
+def _next_command(splits: Sequence[PreparedSplit], voices: Voices) -> Any:
+    row = (splits[1] if len(splits) > 1 else splits[0]).rows[0]
+
+    def command(directory: Path) -> str:
+        words = ["voicehub", "synthesize", "--model", str(directory), "--text", row.text]
+        if len(voices) and row.speaker is not None:
+            words += ["--speaker", row.speaker]
+        return shlex.join([*words, "--out", "speech.wav"])
+
+    return command
