@@ -23,8 +23,8 @@ from voicehub_asr_llm.data.sources import TrainingData
 from voicehub_data.batching import DEFAULT_BATCH_SIZE, plan_from
 from voicehub_data.config import BatchConfig
 
-#: Draws that duration buckets are formed among: few enough that each has the mix.
-WINDOW = 4096
+#: Draws that duration buckets are formed among: so many full batches, few enough to have the mix.
+_WINDOW_BATCHES, _SMALLEST_WINDOW, _LARGEST_WINDOW = 16, 512, 4096
 
 
 class MixPlan:
@@ -34,10 +34,9 @@ class MixPlan:
         members: positions in the dataset of the rows of every source.
         draws: how many samples an epoch takes of each.
         durations: seconds of every sample of the dataset, in its order.
-        batches: by number, or by padded seconds; buckets lie within windows of ``window`` draws.
+        batches: by number, or by padded seconds; buckets then lie within windows of draws.
         seed: data seed; an epoch is a function of (seed, epoch) and these arguments.
         ids: names of the samples, for messages.
-        window: draws that are sorted by duration together.
 
     Raises:
         ConfigurationError: there is no source, or one has no rows or no draws.
@@ -55,7 +54,6 @@ class MixPlan:
         *,
         seed: int,
         ids: Sequence[str] | None = None,
-        window: int = WINDOW,
     ) -> None:
         if not members or len(members) != len(draws):
             raise ConfigurationError(
@@ -70,7 +68,8 @@ class MixPlan:
         self.draws = list(draws)
         self.seed = seed
         self.num_items = len(durations)
-        self.window = window
+        most = _WINDOW_BATCHES * batches.max_batch_size
+        self.window = min(_LARGEST_WINDOW, max(_SMALLEST_WINDOW, most))
         self._config = batches
         self._durations = np.asarray(durations, dtype=np.float64)
         self._ids = ids
