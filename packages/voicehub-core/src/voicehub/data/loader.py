@@ -23,7 +23,7 @@ from voicehub.data.batching import (
     StreamBatchMaker,
     StreamRequest,
 )
-from voicehub.data.plan import BatchPlan, StreamPlan, check_rank
+from voicehub.data.plan import BatchPlan, StreamPlan, check_rank, without_collections
 from voicehub.errors import ConfigurationError, DataError
 
 
@@ -131,7 +131,8 @@ class BatchLoader:
         # Draws are counted over the global plan, so that keys do not depend on the world size.
         first_draws = list(accumulate(map(len, batches), initial=0))
         seed = self.plan.seed
-        return [BatchRequest(seed, epoch, first_draws[number], batches[number]) for number in mine]
+        with without_collections():
+            return [BatchRequest(seed, epoch, first_draws[n], batches[n]) for n in mine]
 
     def _load_here(self, requests: list[BatchRequest]) -> Iterator[Any]:
         make = BatchMaker(self.dataset, self.collate_fn).make
