@@ -83,6 +83,12 @@ class LogMelCTC(CTCRecogniser):
             intermediate=config.intermediate_weight > 0,
         )
 
+    @property
+    def encoder_size(self) -> int:
+        """Width of what ``network.encode`` returns: with ``front_end``, all that a model built on
+        this encoder needs to know."""
+        return self.config.hidden_size
+
     def artifact_config(self) -> dict[str, Any]:
         return {
             "config": self.config.model_dump(mode="json"),

@@ -146,15 +146,37 @@ class LogMelNetwork(nn.Module):
                 ignored.
             feature_lengths: int (batch,), valid frames.
         """
+        intermediate = None
+        half_way = len(self.blocks) // 2 if self.config.intermediate and self.training else 0
+        x, valid = self._subsampled(features, feature_lengths)
+        for number, block in enumerate(self.blocks, start=1):
+            x = block(x, valid)
+            if number == half_way:
+                intermediate = self.head(self.output_norm(x))
+        return NetworkOutput(self.head(self.output_norm(x)), intermediate)
+
+    def encode(self, features: Tensor, feature_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what the output layer reads, for models built on this encoder.
+
+        Arguments are those of ``forward``.
+
+        Returns:
+            States (batch, output frames, hidden size), and the valid frames of each, int (batch,).
+        """
+        x, valid = self._subsampled(features, feature_lengths)
+        for block in self.blocks:
+            x = block(x, valid)
+        return self.output_norm(x), valid[..., 0].sum(1).long()
+
+    def output_frames(self, feature_frames: int) -> int:
+        """Frames that so many log-mel frames give."""
+        return output_frames(feature_frames)
+
+    def _subsampled(self, features: Tensor, feature_lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """What enters the blocks, and 1.0 or 0.0 (batch, frames, 1) for what of it is valid."""
         frames = torch.arange(features.shape[1], device=features.device)
         features = features.masked_fill((frames >= feature_lengths[:, None])[..., None], 0.0)
         x = self.subsample(features.transpose(1, 2)).transpose(1, 2)
         lengths = torch.div(feature_lengths + SUBSAMPLING - 1, SUBSAMPLING, rounding_mode="floor")
         valid = (frames[: x.shape[1]] < lengths[:, None])[..., None].to(x.dtype)
-        x = functional.silu(self.input_norm(x))
-        intermediate = None
-        for number, block in enumerate(self.blocks, start=1):
-            x = block(x, valid)
-            if self.config.intermediate and self.training and number == len(self.blocks) // 2:
-                intermediate = self.head(self.output_norm(x))
-        return NetworkOutput(self.head(self.output_norm(x)), intermediate)
+        return functional.silu(self.input_norm(x)), valid

@@ -70,3 +70,11 @@ def test_scores_half_way_exist_in_training_alone(training):
 def test_no_statistics_over_the_batch():
     norms = [m for m in network().modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
     assert norms == []
+
+
+def test_encode_gives_what_the_output_layer_reads():
+    model = network(intermediate=True).eval()
+    features, lengths = torch.randn(2, 9, 8).double(), torch.tensor([9, 4])
+    states, frames = model.encode(features, lengths)
+    assert frames.tolist() == [output_frames(9), output_frames(4)]
+    assert torch.equal(model.head(states), model(features, lengths).logits)
