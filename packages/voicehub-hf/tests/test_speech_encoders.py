@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from voicehub.errors import CheckpointMismatchError, ConfigurationError
+from voicehub_hf.features import feature_lengths, minimum_samples
+from voicehub_hf.lengths import minimum_input_length, output_lengths
 from voicehub_hf.lora import add_lora, lora_parameter_count
 from voicehub_hf.speech_encoders import (
     SPEECH_ENCODERS,
@@ -77,3 +79,31 @@ def test_layers_above_a_state_go_and_are_counted(whisper):
     assert encoder.config.encoder_layers == 1
     with pytest.raises(ConfigurationError, match="has 1 layers"):
         drop_top_layers(encoder, entry, 2)
+
+
+@pytest.mark.parametrize("model_type", ["parakeet_ctc", "granite_speech5_ctc"])
+def test_frames_of_log_mel_encoders_follow_the_formula(model_type, tmp_path):
+    import numpy as np
+
+    make_tiny_encoder_checkpoint(tmp_path, model_type)
+    parts = read_encoder_parts(tmp_path, model_type=model_type)
+    encoder = load_speech_encoder(tmp_path, model_type=model_type)
+    shortest = minimum_samples(parts.config, parts.feature_extractor)
+    noise = np.random.default_rng(0).standard_normal(12_000).astype(np.float32)
+    for samples in (shortest, shortest + 1, shortest + 319, shortest + 320, 9_999, 12_000):
+        features = parts.feature_extractor(
+            noise[:samples], sampling_rate=16000, return_tensors="pt", return_attention_mask=True,
+            padding=True,
+        )  # fmt: skip
+        valid = int(features["attention_mask"].sum())
+        assert valid == feature_lengths(parts.feature_extractor, samples)
+        rows = features["input_features"][:, :valid].float()
+        with torch.no_grad():
+            states = encoder(rows, torch.ones(1, valid, dtype=torch.long)).last_hidden_state
+        assert states.isfinite().all()
+        assert states.shape[1] == output_lengths(parts.config, valid) >= 1
+        assert states.shape[1] == output_lengths(encoder.config, valid)
+    assert output_lengths(parts.config, feature_lengths(parts.feature_extractor, shortest)) == 1
+    assert minimum_input_length(parts.config, 3) == next(
+        rows for rows in range(1, 99) if output_lengths(parts.config, rows) == 3
+    )

@@ -141,6 +141,10 @@ def feature_lengths(processor: Any, num_samples: Lengths) -> Lengths:
         # Trimmed or padded to one length; frames of the padding are not valid.
         kept = samples - (samples - extractor.n_samples) * (samples > extractor.n_samples)
         return kept // extractor.hop_length  # type: ignore[no-any-return]
+    if kind == "GraniteSpeech5FeatureExtractor":
+        # Frames of mel features in stacks; the last one is filled up.
+        stack = extractor.frame_stacking
+        return (samples // extractor.hop_length + stack - 1) // stack  # type: ignore[no-any-return]
     if extractor.model_input_names[0] == "input_values":
         return num_samples
     raise ConfigurationError(f"No length formula for the feature extractor {kind}.")
@@ -164,6 +168,10 @@ def minimum_samples(config: Any, processor: Any) -> int:
         return max(2, inputs) * int(extractor.hop_length)
     if kind == "WhisperFeatureExtractor":
         return inputs * int(extractor.hop_length)
+    if kind == "GraniteSpeech5FeatureExtractor":
+        # One frame of mel features more than whole stacks; its window needs as many samples.
+        frames = (inputs - 1) * int(extractor.frame_stacking) + 1
+        return max(frames * int(extractor.hop_length), int(extractor.win_length))
     return inputs
 
 
@@ -176,6 +184,8 @@ def frame_seconds(config: Any, processor: Any) -> float:
         per_input = _KALDI_HOP * extractor.stride
     elif kind in ("ParakeetFeatureExtractor", "WhisperFeatureExtractor"):
         per_input = extractor.hop_length
+    elif kind == "GraniteSpeech5FeatureExtractor":
+        per_input = extractor.hop_length * extractor.frame_stacking
     return downsampling(config) * per_input / processor_sample_rate(processor)
 
 

@@ -29,7 +29,7 @@ def time_convolutions(config: Any) -> tuple[Convolution, ...]:
     """Return every length-changing convolution between the model's input and its logits.
 
     Args:
-        config: Config of one of the CTC classes or of Whisper.
+        config: Config of one of the CTC classes, of Whisper or of Granite Speech 5.
 
     Raises:
         ConfigurationError: The config is of another model type.
@@ -55,6 +55,10 @@ def front_convolutions(config: Any) -> tuple[Convolution, ...]:
         return (layer,) * halvings
     if model_type == "whisper":
         return (Convolution(3, 1, 1), Convolution(3, 2, 1))
+    if model_type in ("granite_speech5_ctc", "granite_speech5_encoder"):
+        # Pairs of frames are pooled; an odd last one goes.
+        layers = getattr(config, "encoder_config", config).subsample_layers
+        return (Convolution(2, 2),) * len(layers)
     raise ConfigurationError(f"No length formula for a config of model type '{model_type}'.")
 
 
@@ -84,7 +88,7 @@ def output_lengths(config: Any, input_lengths: Lengths) -> Lengths:
     """Return how many frames the model emits for inputs of these lengths.
 
     Args:
-        config: Config of one of the CTC classes or of Whisper.
+        config: Config of one of the CTC classes, of Whisper or of Granite Speech 5.
         input_lengths: Samples for waveform models, valid feature frames for log-mel models.
             Integers: an ``int``, a NumPy array or a torch tensor.
 

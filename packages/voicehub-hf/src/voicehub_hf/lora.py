@@ -98,12 +98,17 @@ def lora_parameter_count(model: nn.Module) -> int:
 
 
 def linear_module_suffixes(model: nn.Module) -> list[str]:
-    """Return the last name parts of the linear layers that adapters can go on, sorted."""
+    """Return the last name parts of the linear layers that adapters can go on, sorted.
+
+    A CTC head and a decoder's output layer are not among them.
+    """
     _, head = _adapted_parts(model)
+    plain = unwrapped(model)
+    output = plain.get_output_embeddings() if head is None and _generates(plain) else None
     names = {
         name.rsplit(".", 1)[-1]
-        for name, module in unwrapped(model).named_modules()
-        if isinstance(module, nn.Linear)
+        for name, module in plain.named_modules()
+        if isinstance(module, nn.Linear) and module is not output
     }
     return sorted(names - {head})
 
@@ -125,12 +130,9 @@ def _adapted_parts(model: nn.Module) -> tuple[tuple[str, ...], str | None]:
 
 
 def _generates(model: Any) -> bool:
-    """Whether it is a decoder of transformers with the usual names of projections."""
+    """Whether it is a decoder of transformers."""
     can = getattr(model, "can_generate", None)
-    if not (callable(can) and can()):
-        return False
-    names = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
-    return names >= set(_DECODER_TARGETS)
+    return callable(can) and bool(can())
 
 
 def _check_targets(model: nn.Module, config: Any, head_name: str | None) -> None:

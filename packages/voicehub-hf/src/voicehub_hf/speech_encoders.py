@@ -94,6 +94,28 @@ SPEECH_ENCODERS: dict[str, SpeechEncoder] = {
             front_end=("feature_projection",),
             lora_targets=("linear_q", "linear_v"),
         ),
+        SpeechEncoder(
+            model_type="parakeet_ctc",
+            architecture="ParakeetEncoder",
+            stored_in=("ParakeetForCTC", "encoder"),
+            feature_extractor_class="ParakeetFeatureExtractor",
+            input_kind="frames",
+            layers="layers",
+            final_norm=None,
+            front_end=("subsampling",),
+            lora_targets=("q_proj", "v_proj"),
+        ),
+        SpeechEncoder(
+            model_type="granite_speech5_ctc",
+            architecture="GraniteSpeech5Encoder",
+            stored_in=("GraniteSpeech5ForCTC", "encoder"),
+            feature_extractor_class="GraniteSpeech5FeatureExtractor",
+            input_kind="frames",
+            layers="layers",
+            final_norm=None,
+            front_end=("input_linear",),
+            lora_targets=("q_proj", "v_proj"),
+        ),
     )
 }
 

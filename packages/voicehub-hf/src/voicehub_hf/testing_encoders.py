@@ -26,13 +26,27 @@ _WHISPER: dict[str, Any] = {
     "decoder_start_token_id": 1,
 }
 
+#: Blocks of four frames, so that short clips span several; a CTC head as small as can be.
+_GRANITE: dict[str, Any] = {
+    "hidden_size": 24,
+    "intermediate_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_mel_bins": 20,
+    "max_position_embeddings": 8,
+    "context_size": 4,
+    "conv_kernel_size": 3,
+    "vocab_size": 8,
+}
+
 
 def make_tiny_encoder_checkpoint(
     directory: str | Path, model_type: str, seed: int = 0, **config_overrides: Any
 ) -> Path:
     """Write a random model and feature extractor that load like published ones.
 
-    Whisper is written with its decoder, as published.
+    Whisper is written with its decoder, Parakeet and Granite Speech with their CTC heads, as
+    published.
 
     Args:
         directory: created where missing.
@@ -53,6 +67,22 @@ def make_tiny_encoder_checkpoint(
             extractor: Any = transformers.WhisperFeatureExtractor(
                 feature_size=config.num_mel_bins, chunk_length=config.max_source_positions // 50
             )
+        elif model_type == "granite_speech5_ctc":
+            settings = {**_GRANITE, **config_overrides}
+            config = transformers.GraniteSpeech5CTCConfig(
+                encoder_config=settings, vocab_size=settings["vocab_size"]
+            )
+            model = transformers.GraniteSpeech5ForCTC(config)
+            extractor = transformers.GraniteSpeech5FeatureExtractor(
+                num_mel_bins=settings["num_mel_bins"]
+            )
+        elif model_type == "parakeet_ctc":
+            settings = {**tiny_ctc_settings(model_type), **config_overrides}
+            config = transformers.ParakeetCTCConfig(
+                encoder_config=settings, vocab_size=8, pad_token_id=0
+            )
+            model = transformers.ParakeetForCTC(config)
+            extractor = transformers.ParakeetFeatureExtractor(feature_size=settings["num_mel_bins"])
         else:
             settings = {**tiny_ctc_settings(model_type), **config_overrides}
             stem = encoder.architecture.removesuffix("Model")
