@@ -8,8 +8,11 @@ one place.
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -44,6 +47,30 @@ class StrictKernel:
                 self._interpreted[grid](*arguments, **options)
 
         return launch
+
+
+def weakened(kernel: Any, old: str, new: str, folder: Path) -> StrictKernel:
+    """The kernel with a part of its source replaced, to see that its absence is caught.
+
+    Args:
+        kernel: a ``@triton.jit`` function.
+        old, new: text in its source, at every place where it stands.
+        folder: where the changed source may lie.
+    """
+    source = textwrap.dedent(inspect.getsource(kernel.fn))
+    assert old in source, f"{kernel.fn.__name__} has no {old!r}"
+    path = folder / f"{kernel.fn.__name__}.py"
+    path.write_text(source.replace(old, new))
+    names = dict(kernel.fn.__globals__)
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    return StrictKernel(names[kernel.fn.__name__])
+
+
+def cause(error: BaseException) -> BaseException:
+    """What the interpreter wraps into an error of its own."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 @contextmanager

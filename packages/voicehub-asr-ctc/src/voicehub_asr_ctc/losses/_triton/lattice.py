@@ -15,6 +15,7 @@ import triton.language as tl
 from voicehub_asr_ctc.losses._triton.numbers import (
     LN_2,
     LOW,
+    narrowed,
     normalised,
     packed,
     power,
@@ -197,7 +198,7 @@ def occupancy(
     ahead_of = tl.gather(sums, tl.maximum(first - 1, 0).to(tl.int32), 0)
     passing = sums - tl.where(first > 0, ahead_of, 0.0)
     found = factor * (mantissa * power(exponent) - passing)
-    tl.store(to + label, found.to(gradient.dtype.element_ty), mask=own & (label != following))
+    tl.store(to + label, narrowed(found, gradient), mask=own & (label != following))
 
     own = lanes < tl.where(alive, count + 1, 0)
     mantissa, exponent = probability(
@@ -209,4 +210,4 @@ def occupancy(
     share *= power(one_exponent + two_exponent + exponent - end_exponent)
     passing = tl.sum(tl.where(own, share, 0.0), 0)
     found = factor * (mantissa * power(exponent) - passing)
-    tl.store(to + blank, found.to(gradient.dtype.element_ty), mask=alive)
+    tl.store(to + blank, narrowed(found, gradient), mask=alive)

@@ -56,5 +56,13 @@ def probability(logit, peak, total):
     zero = power_of_two == float("-inf")
     power_of_two = tl.where(zero, 0.0, power_of_two)
     exponent = tl.floor(power_of_two)
-    mantissa = tl.exp2(power_of_two - exponent) / total
-    return tl.where(zero, 0.0, mantissa), tl.where(exponent == exponent, exponent, 0.0)
+    mantissa = tl.where(zero, 0.0, tl.exp2(power_of_two - exponent)) / total
+    return mantissa, tl.where(exponent == exponent, exponent, 0.0)
+
+
+@triton.jit
+def narrowed(value, pointer):
+    """A value as what a pointer points at; from float64 to half precision by way of float32."""
+    if pointer.dtype.element_ty != tl.float64:
+        value = value.to(tl.float32)
+    return value.to(pointer.dtype.element_ty)

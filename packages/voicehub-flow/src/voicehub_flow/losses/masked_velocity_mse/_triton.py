@@ -15,9 +15,8 @@ from torch import Tensor
 
 from voicehub_flow.losses.masked_velocity_mse import _torch
 
-# Fixed, not tuned at run time: channels that a program reads at once, by the most there are.
-FRAMES = 16
-CHANNELS = (32, 128)
+# Fixed, not tuned at run time: channels that a program reads at once, and in how many frames.
+TILES = {32: 16, 128: 4}
 WARPS = 4
 
 
@@ -38,9 +37,8 @@ def _difference(
     own = tl.load(prediction + columns * prediction_channel, mask=valid, other=0.0)
     start = tl.load(noise + columns * noise_channel, mask=valid, other=0.0)
     end = tl.load(data + columns * data_channel, mask=valid, other=0.0)
-    if DOUBLE:
-        return own.to(tl.float64) - (end.to(tl.float64) - share * start.to(tl.float64))
-    return own.to(tl.float32) - (end.to(tl.float32) - share.to(tl.float32) * start.to(tl.float32))
+    wide = tl.float64 if DOUBLE else tl.float32
+    return own.to(wide) - (end.to(wide) - share.to(wide) * start.to(wide))
 
 
 @triton.jit
@@ -170,7 +168,8 @@ def forward(
     batch, frames, channels = prediction.shape
     if prediction.numel() == 0:
         return torch.zeros(batch, dtype=dtype, device=prediction.device)
-    parts = triton.cdiv(frames, FRAMES)
+    tile = _tile(channels, dtype)
+    parts = triton.cdiv(frames, tile["ROWS"])
     partial = torch.empty((batch, parts), dtype=torch.float64, device=prediction.device)
     kernel[(batch, parts)](
         prediction,
@@ -184,7 +183,7 @@ def forward(
         *data.stride(),
         frames,
         channels,
-        **_configuration(channels, dtype),
+        **tile,
     )
     return partial.sum(1).to(dtype)
 
@@ -204,7 +203,8 @@ def backward(
     gradient = torch.empty_like(prediction, memory_format=torch.contiguous_format)
     if prediction.numel() == 0:
         return gradient
-    kernel[(batch, triton.cdiv(frames, FRAMES))](
+    tile = _tile(channels, dtype)
+    kernel[(batch, triton.cdiv(frames, tile["ROWS"]))](
         prediction,
         noise,
         data,
@@ -217,7 +217,7 @@ def backward(
         *data.stride(),
         frames,
         channels,
-        **_configuration(channels, dtype),
+        **tile,
     )
     return gradient
 
@@ -235,11 +235,7 @@ def _share(prediction: Tensor, min_sigma: float) -> Tensor:
     return torch.full((), 1.0 - min_sigma, dtype=torch.float64, device=prediction.device)
 
 
-def _configuration(channels: int, dtype: torch.dtype) -> dict[str, Any]:
-    columns = next((size for size in CHANNELS if size >= channels), CHANNELS[-1])
-    return {
-        "DOUBLE": dtype == torch.float64,
-        "ROWS": FRAMES,
-        "COLUMNS": columns,
-        "num_warps": WARPS,
-    }
+def _tile(channels: int, dtype: torch.dtype) -> dict[str, Any]:
+    columns = next((size for size in TILES if size >= channels), max(TILES))
+    double = dtype == torch.float64
+    return {"DOUBLE": double, "ROWS": TILES[columns], "COLUMNS": columns, "num_warps": WARPS}
