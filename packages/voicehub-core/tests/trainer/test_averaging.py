@@ -126,6 +126,7 @@ def test_artifacts_hold_either_and_say_which(toy: Any) -> None:
 def test_the_end_of_a_run_keeps_both(toy: Any) -> None:
     trainer = toy.run(**EMA)
     final = trainer.save_final_model()
+    assert trainer.save_averaged_model() == final.with_name("final-model-ema")
     averaged = load_file(final.with_name("final-model-ema") / "model.safetensors")
     assert all(torch.equal(value, shadows(trainer)[name]) for name, value in averaged.items())
 

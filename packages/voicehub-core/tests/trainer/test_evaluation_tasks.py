@@ -117,7 +117,7 @@ def test_a_task_measures_with_the_weights_that_are_evaluated(toy: Any) -> None:
     (step, kind, raw), (_, other, averaged) = task.seen
     assert (step, kind, other) == (3, "raw", "ema")
     assert raw == trainer.model.output.bias.item() and raw != averaged
-    assert shown.names == [(3, "eval/sample"), (3, "eval_ema/sample")]
+    assert shown.names == [(3, "eval_raw/sample"), (3, "eval_ema/sample")]
     rows = [row for row in trainer.state.log_history if "weights" in row]
     assert [row.get("eval_distortion", row.get("eval_ema_distortion")) for row in rows] == [1.0] * 2
     assert "eval_distortion" in rows[0] and "eval_ema_distortion" in rows[1]

@@ -188,8 +188,7 @@ def test_evaluations_and_artifacts_take_the_first_width(toy: Any) -> None:
     )
     metrics = trainer.evaluate()
     assert metrics["eval_loss"] != metrics["eval_ema_loss"]
-    trainer.save_final_model()
-    averaged = trainer.run_dir / "final-model-ema"
+    averaged = trainer.save_averaged_model()
     shadows = trainer.averaging.averages["0.05"].shadows()
     for name, value in load_file(averaged / "model.safetensors").items():
         assert torch.equal(value, shadows[name])

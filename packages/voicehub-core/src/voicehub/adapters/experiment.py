@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from voicehub.models.results import PredictionRow
 
@@ -62,6 +63,46 @@ class FigureNote:
 
 
 @dataclass
+class FinalContext:
+    """What a final step gets: a finished run, and what the steps before it have made.
+
+    Attributes:
+        model: The wrapper; its module holds the weights in question, in eval mode.
+        weights: ``raw`` or ``ema``.
+        manifest: What an artifact says of these weights.
+        step: Updates of the run.
+        directory: Of the run.
+        samples: What was made of the prompts, as ``reporting.samples.SavedSample``.
+        sheets: The same as ``reporting.samples.SampleSheet``, for the report.
+    """
+
+    model: Any
+    weights: str
+    manifest: Mapping[str, Any]
+    step: int
+    directory: Path
+    samples: list[Any] = field(default_factory=list)
+    sheets: list[Any] = field(default_factory=list)
+
+
+class FinalStep(ABC):
+    """Something done once the weights of a run are on disk: sampling, and metrics of samples.
+
+    A step that fails is named in the summary and turns the exit code; the weights and what the
+    other steps have made stay. Steps run one after the other with the weights that
+    ``eval_weights`` names, on the first process (on all of them where each holds a part of the
+    weights).
+    """
+
+    #: Said in the summary.
+    name: ClassVar[str] = ""
+
+    @abstractmethod
+    def run(self, context: FinalContext) -> Mapping[str, float]:
+        """Return metrics by name, without a prefix; empty where there are none."""
+
+
+@dataclass
 class Experiment:
     """Everything a run needs beyond its training arguments.
 
@@ -74,6 +115,7 @@ class Experiment:
         train_plan, eval_plans: Batch plans; None gives batches of a fixed size.
         callbacks: Callbacks of the family.
         evaluation_tasks: What evaluations measure or show beside their splits.
+        final_steps: What follows the weights at the end of a run.
         figure_notes: What the family's figures mean, and which of them decide.
         processing_class: Saved with the model, never applied to data.
         data_report: What was kept and dropped, by split.
@@ -91,6 +133,7 @@ class Experiment:
     eval_plans: dict[str, BatchPlan] = field(default_factory=dict)
     callbacks: list[Any] = field(default_factory=list)
     evaluation_tasks: list[EvaluationTask] = field(default_factory=list)
+    final_steps: list[FinalStep] = field(default_factory=list)
     figure_notes: Sequence[FigureNote] = ()
     processing_class: Any = None
     data_report: list[SplitReport] = field(default_factory=list)

@@ -24,6 +24,7 @@ from voicehub.cli import (
     new_plugin,
     plugins_,
     presets_,
+    sample,
     synthesize,
     train,
     transcribe,
@@ -132,6 +133,7 @@ app.command("launch")(launch.launch)
 app.command("eval")(eval_.evaluate)
 app.command("transcribe")(transcribe.transcribe)
 app.command("synthesize")(synthesize.synthesize)
+app.command("sample")(sample.sample)
 app.add_typer(checkpoint.app, name="checkpoint")
 app.add_typer(ema.app, name="ema")
 app.add_typer(debug.app, name="debug")

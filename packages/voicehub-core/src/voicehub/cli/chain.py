@@ -67,6 +67,7 @@ class ChainSummary:
     directory: Path
     finished: list[FinishedStage] = field(default_factory=list)
     last: RunSummary | None = None
+    failures: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -89,7 +90,9 @@ class ChainSummary:
         own = f"{self.last.text()}\n" if self.last is not None else "Nothing was left to train.\n"
         names = ", ".join(stage.name for stage in self.finished)
         count = len(self.finished)
-        return f"{own}All {count} stages are finished ({names}): {self.directory / FINAL_MODEL}"
+        failed = "".join(f"FAILED in stage {text}\n" for text in self.failures)
+        where = self.directory / FINAL_MODEL
+        return f"{own}{failed}All {count} stages are finished ({names}): {where}"
 
 
 def plan_chain(composition: Composition, *, json_mode: bool) -> Chain:
@@ -245,6 +248,7 @@ def _run_stage(chain: Chain, request: RunRequest, summary: ChainSummary) -> Fini
     if summary.last is not None:
         _say(chain, f"\n{summary.last.text()}")
     run = summary.last = run_training(request)
+    summary.failures += [f"{request.composition.stage}: {text}" for text in run.failures]
     wait_for_all()  # the primary process has written the model by then
     start = recorded_start(request.run_directory)
     kept = None if start is None else {key: start[key] for key in ("path", "sha256")}

@@ -1,6 +1,7 @@
 """``voicehub train PRESET --smoke``: everything that a run does, in a few updates and tiny shapes.
 
-Train, save, resume after what a kill would leave, evaluate, sample, export, load again: on a CPU,
+Train, save, resume after what a kill would leave, evaluate, make averages of another width where
+the preset stores them, sample and measure, export, load again: on a CPU,
 without a network, with data and shapes that the family makes (``smoke_factory`` of its spec), or
 with those of the preset where it makes none. What is run is the preset's own recipe.
 """
@@ -29,6 +30,8 @@ from voicehub.cli.tables import table
 from voicehub.cli.validate import validate_run
 from voicehub.errors import VoiceHubError
 from voicehub.models.artifact import FINAL_MODEL, RECIPE_FILE
+from voicehub.trainer.average_snapshots import FOLDER as SNAPSHOTS
+from voicehub.trainer.averaging import AVERAGED_MODEL
 
 if TYPE_CHECKING:
     from voicehub.reporting.summary import RunSummary
@@ -43,6 +46,7 @@ _BOUNDS = (
     f"training.save_steps={SAVED_AT}",
     "training.save_total_limit=null",
     "training.logging_steps=1",
+    f"training.posthoc_ema_snapshot_steps={SAVED_AT}",
     "training.warmup_ratio=0",
     "training.warmup_steps=0",
     "training.dataloader_num_workers=0",
@@ -136,6 +140,8 @@ def run_smoke(preset: str, overrides: Sequence[str], *, json_mode: bool) -> Smok
     smoke.do("save", lambda: _saved(whole))
     smoke.do("resume", lambda: _resumed(settings("cut", "resume=auto"), whole, cut, json_mode))
     smoke.do("eval", lambda: _evaluated(runs[-1]))
+    if _averages(settings("whole")):
+        smoke.do("ema", lambda: _averaged(_last_run(whole), directory / "averaged"))
     smoke.do("sample", lambda: _followed(runs[-1]))
     smoke.do("export", lambda: _exported(whole / FINAL_MODEL))
     smoke.do("load", lambda: _loaded(spec, whole / FINAL_MODEL))
@@ -156,6 +162,13 @@ def _evaluates(composition: Composition) -> bool:
     parts = composition.stages or (composition,)
     chosen = (part.values.get("training", {}).get("eval_strategy", "no") for part in parts)
     return any(strategy != "no" for strategy in chosen)
+
+
+def _averages(composition: Composition) -> bool:
+    """Whether the last run keeps averaged weights."""
+    part = composition.stages[-1] if composition.stages else composition
+    training = part.values.get("training", {})
+    return bool(training.get("posthoc_ema")) or training.get("ema_decay") is not None
 
 
 def _tiny(spec: ModelTrainingSpec, composed: Composition, directory: Path) -> list[str]:
@@ -216,11 +229,16 @@ def _resumed(composition: Composition, whole: Path, cut: Path, json_mode: bool) 
     first, *later = list_checkpoints(run)
     for checkpoint in later:
         shutil.rmtree(checkpoint)
-    shutil.rmtree(run / FINAL_MODEL)
+    for name in (FINAL_MODEL, AVERAGED_MODEL):
+        shutil.rmtree(run / name, ignore_errors=True)
     _train(composition, [], json_mode)
-    files = sorted((whole / FINAL_MODEL).rglob("*.safetensors"))
+    files = [
+        file
+        for name in (FINAL_MODEL, AVERAGED_MODEL, SNAPSHOTS)
+        for file in sorted((whole / name).rglob("*.safetensors"))
+    ]
     for file in files:
-        again = cut / FINAL_MODEL / file.relative_to(whole / FINAL_MODEL)
+        again = cut / file.relative_to(whole)
         if not again.is_file() or again.read_bytes() != file.read_bytes():
             raise SmokeError(
                 f"after resuming from {first.name}, {file.name} differs from that of the run that "
@@ -237,11 +255,31 @@ def _evaluated(run: RunSummary) -> str:
     return shown or "the preset evaluates nothing"
 
 
+def _averaged(run: Path, target: Path) -> str:
+    """Averaged weights are there; where they are stored, of a width between those tracked, too."""
+    from voicehub.trainer.posthoc_artifact import write_averaged_artifact
+    from voicehub.trainer.posthoc_synthesis import own_snapshots, plan_synthesis, synthesised
+
+    averaged = run / AVERAGED_MODEL
+    recipe = json.loads((averaged / RECIPE_FILE).read_text(encoding="utf-8"))
+    if recipe.get("weights") != "ema":
+        raise SmokeError(f"{averaged} does not say that it holds averaged weights")
+    if not (run / SNAPSHOTS).is_dir():
+        return f"{averaged.name}, {recipe['ema']['updates']} updates"
+    _, snapshots = own_snapshots(run)
+    widths = [average.sigma_rel for average in snapshots[-1].averages]
+    between = sum(widths[:2]) / len(widths[:2])
+    plan = plan_synthesis(run, between, force=True)
+    write_averaged_artifact(run / FINAL_MODEL, target, dict(synthesised(plan)), plan.describe())
+    return f"width {between:g} from {len(snapshots)} snapshots"
+
+
 def _followed(run: RunSummary) -> str:
     failed = [warning for warning in run.warnings if warning.startswith(_FAILED)]
-    if failed:
-        raise SmokeError("; ".join(failed))
-    return "samples and report written"
+    if failed or run.failures:
+        raise SmokeError("; ".join([*run.failures, *failed]))
+    made = 0 if run.run_directory is None else len(list(run.run_directory.glob("samples/*/*.wav")))
+    return f"{made} prompts made, report written" if made else "samples and report written"
 
 
 def _exported(model: Path) -> str:

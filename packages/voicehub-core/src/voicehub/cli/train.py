@@ -93,7 +93,12 @@ def train(
 
     require_assets(locate_assets(named_assets(config)))
     summary = run_training(RunRequest(composition, spec, config, values, json_))
-    finish({"summary": summary.as_dict()}, json_mode=json_, human=f"\n{summary.text()}")
+    finish(
+        {"summary": summary.as_dict()},
+        json_mode=json_,
+        human=f"\n{summary.text()}",
+        ok=not summary.failures,
+    )
 
 
 def _train_chain(composition: Composition, *, dry_run: bool, json_mode: bool) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from voicehub.cli.final_steps import attempt, run_final_steps
 from voicehub.cli.interrupt import StopOnInterrupt
 from voicehub.cli.logs import show_logs
 from voicehub.cli.output import Interrupted, UsageError, remember_run_directory, say
@@ -32,7 +33,7 @@ from voicehub.reporting.console import ConsoleCallback
 from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
 from voicehub.reporting.media_files import MediaFilesCallback, latest_media
 from voicehub.reporting.summary import RunSummary, alerts_in
-from voicehub.trainer.averaging import AVERAGED_MODEL
+from voicehub.trainer.averaging import Weights, weights_in_use
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.metrics_file import METRICS_FILE, read_metrics
 from voicehub.trainer.reporters import check_reporters
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from voicehub.adapters.experiment import Experiment
     from voicehub.models.initial import InitialWeights
     from voicehub.models.results import PredictionRow
+    from voicehub.reporting.samples import SampleSheet
     from voicehub.strategies.base import TrainingStrategy
     from voicehub.trainer.arguments import TrainingArguments
     from voicehub.trainer.composition import RouteSummary
@@ -229,13 +231,8 @@ def _finish(
     output: TrainOutput,
     start: _StartOfRun,
 ) -> RunSummary:
-    """Weights first: what may fail after them must not lose them."""
+    """Weights first: what follows them may fail, and is then named; nothing before it is lost."""
     model_directory = trainer.save_final_model()
-    averaged = None if trainer.averaging is None else trainer.run_dir / AVERAGED_MODEL
-    # The one that the printed figures are of is the one to go on with.
-    chosen = averaged if averaged and trainer.args.eval_weights == "ema" else model_directory
-    metrics = _final_metrics(trainer, experiment)
-    rows = read_metrics(request.run_directory / METRICS_FILE)
     summary = RunSummary(
         name=request.config.name,
         family=request.spec.family,
@@ -244,50 +241,68 @@ def _finish(
         steps=output.global_step,
         seconds=output.metrics["train_runtime"],
         training_loss=output.training_loss,
-        metrics=metrics,
-        metric_weights=figures.weights_of(trainer.state.log_history),
-        best=_best(trainer),
-        skipped_steps=trainer.state.skipped_steps,
-        warnings=alerts_in(rows),
         run_directory=request.run_directory,
         model_directory=model_directory,
-        averaged_model_directory=averaged,
-        next_command=experiment.next_command(chosen) if experiment.next_command else "",
     )
-    predictions = None
+    if trainer.averaging is not None:
+        summary.averaged_model_directory = _guarded(
+            trainer, summary, "The averaged model", trainer.save_averaged_model
+        )
+        summary.averages = trainer.averaging.describe()
+    averaged = summary.averaged_model_directory
+    # The one that the printed figures are of is the one to go on with.
+    chosen = averaged if averaged and trainer.args.eval_weights == "ema" else model_directory
+    summary.next_command = experiment.next_command(chosen) if experiment.next_command else ""
+    summary.metrics = (
+        _guarded(trainer, summary, "The evaluation", _final_metrics, trainer, experiment) or {}
+    )
+    summary.metric_weights = figures.weights_of(trainer.state.log_history)
+    summary.best = _best(trainer)
+    summary.skipped_steps = trainer.state.skipped_steps
+    weights: Weights = "ema" if trainer.args.eval_weights == "ema" else "raw"
+    predictions: list[PredictionRow] = []
+    sheets: list[SampleSheet] = []
     if trainer.strategy.is_primary or trainer.strategy.holds_parts:
-        with trainer.strategy.open_model(trainer.graph.model):
-            predictions = _attempt(summary, "Sample predictions", _predictions, experiment)
+        with (
+            weights_in_use(trainer.averaging, weights),
+            trainer.strategy.open_model(trainer.graph.model),
+        ):
+            predictions = (
+                attempt(summary.warnings, "Sample predictions", _predictions, experiment) or []
+            )
+        sheets = run_final_steps(trainer, experiment.model, experiment.final_steps, summary)
     if not trainer.strategy.is_primary:
         return summary
+    rows = read_metrics(request.run_directory / METRICS_FILE)
+    summary.warnings = [*alerts_in(rows), *summary.warnings]
     report = RunReport(
         summary=summary,
         rows=rows,
         data=experiment.data_report,
         routes=[dataclasses.asdict(route) for route in start.routes],
-        predictions=predictions or [],
+        predictions=predictions,
         configuration=request.yaml,
         record={key: value for key, value in start.record.items() if key != "config"},
         audio_bytes=getattr(experiment, "audio_bytes", None),
         figure_notes=experiment.figure_notes,
         media=latest_media(request.run_directory),
+        sheets=sheets,
+        weights=None if trainer.averaging is None else weights,
     )
     path = request.run_directory / REPORT_FILE
     summary.report = path
-    if _attempt(summary, "The report", _write_report, path, report) is None:
+    if attempt(summary.warnings, "The report", _write_report, path, report) is None:
         summary.report = None
     return summary
 
 
-def _attempt(
-    summary: RunSummary, what: str, action: Callable[..., Any], *arguments: Any
+def _guarded(
+    trainer: Trainer, summary: RunSummary, what: str, action: Callable[..., Any], *arguments: Any
 ) -> Any | None:
-    """Run what the weights do not depend on; a failure becomes a warning of the summary."""
-    try:
+    """``attempt`` for what processes do together: of several, one that fails ends the others."""
+    if trainer.strategy.world_size > 1:
         return action(*arguments)
-    except Exception as error:
-        summary.warnings.append(f"{what} failed: {type(error).__name__}: {error}")
-        return None
+    return attempt(summary.failures, what, action, *arguments)
 
 
 def _predictions(experiment: Experiment) -> list[PredictionRow]:

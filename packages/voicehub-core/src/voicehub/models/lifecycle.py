@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from voicehub.errors import ConfigurationError, UnsupportedTrainingError
+from voicehub.errors import ConfigurationError, DataError, UnsupportedTrainingError
 from voicehub.models.artifact import CONFIG_FILE, read_config, write_artifact_config
 from voicehub.models.checks import check_full_precision, check_not_serving_only
 from voicehub.specs.model import ModelTrainingSpec
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from voicehub.models.initial import InitialWeights
     from voicehub.models.results import EvaluationReport, Synthesis, Transcription
+    from voicehub.models.sampling import Prompt
 
 logger = logging.getLogger(__name__)
 
@@ -220,6 +221,25 @@ class PreTrainedSpeechModel(ABC):
         """Write the layout of the library the model comes from; False where there is none."""
         return False
 
+    def configure_sampling(self, config: Any) -> None:
+        """Override to take from a run's resolved configuration what ``sample`` needs.
+
+        For example where its features lie, or how many steps a solver takes. Called before
+        ``sample``, with the configuration of the run that the weights come from.
+
+        Args:
+            config: The family's ``RunConfig``.
+        """
+
+    def sample(self, prompt: Prompt, *, seed: int) -> Synthesis:
+        """Override to make what a prompt asks for; equal seeds give equal results.
+
+        Raises:
+            DataError: the prompt asks for what the model does not know.
+            UnsupportedTrainingError: the family makes no audio.
+        """
+        raise UnsupportedTrainingError(f"{self.model_type!r} makes no audio from prompts.")
+
     @abstractmethod
     def artifact_config(self) -> dict[str, Any]:
         """Return the family's configuration as JSON values: enough to rebuild the graph."""
@@ -299,6 +319,21 @@ class PreTrainedTTSModel(PreTrainedSpeechModel):
             UnsupportedTrainingError: The family does not synthesise.
         """
         raise UnsupportedTrainingError(f"{self.model_type!r} does not synthesise speech.")
+
+    def sample(self, prompt: Prompt, *, seed: int) -> Synthesis:
+        """Speak a prompt's text with its speaker, language and options."""
+        if prompt.text is None or prompt.features is not None:
+            raise DataError(
+                f"prompt {prompt.id!r}: a text-to-speech model takes text and no features."
+            )
+        (spoken,) = self.synthesize(
+            [prompt.text],
+            speaker=prompt.speaker,
+            language=prompt.language,
+            seed=seed,
+            **prompt.options,
+        )
+        return spoken
 
 
 class PreTrainedSpeakerModel(PreTrainedSpeechModel):

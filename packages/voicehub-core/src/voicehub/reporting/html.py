@@ -21,6 +21,7 @@ from voicehub.reporting.charts import Series, line_chart
 from voicehub.reporting.figure_notes import notes_html
 from voicehub.reporting.media_files import media_html
 from voicehub.reporting.page_style import STYLE
+from voicehub.reporting.samples import SampleSheet, cards_html
 from voicehub.reporting.summary import RunSummary, alerts_in
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ class RunReport:
 
     ``rows`` are those of ``metrics.jsonl``. ``audio_bytes`` gives a clip's WAV bytes, or None to
     have the file linked instead. ``routes`` are the rows of the table of what trained;
-    ``figure_notes`` what the family's figures mean; ``media`` the files of the last evaluation.
+    ``figure_notes`` what the family's figures mean; ``media`` the files of the last evaluation;
+    ``sheets`` what the finished model made of the fixed prompts; ``weights`` those that the
+    predictions are of, in a run that has two kinds.
     """
 
     summary: RunSummary
@@ -54,6 +57,8 @@ class RunReport:
     audio_bytes: AudioBytes | None = None
     figure_notes: Sequence[FigureNote] = ()
     media: Sequence[Path] = ()
+    sheets: Sequence[SampleSheet] = ()
+    weights: str | None = None
 
 
 def write_report(path: Path, report: RunReport) -> None:
@@ -71,11 +76,12 @@ def render_report(report: RunReport) -> str:
     sections = [
         _header_html(summary),
         _tiles_html(summary),
-        _warnings_html([*summary.warnings, *alerts_in(report.rows)]),
+        _warnings_html([*summary.failures, *summary.warnings, *alerts_in(report.rows)]),
+        *(_section_html(f"Samples: {sheet.title}", cards_html(sheet)) for sheet in report.sheets),
         _section_html("What the figures mean", notes_html(report.figure_notes, report.rows)),
         _section_html("Curves", _curves_html(report.rows)),
         _section_html("Listen and look", media_html(report.media)),
-        _section_html("Samples", _samples_html(report)),
+        _section_html(_samples_title(report), _samples_html(report)),
         _section_html("Data", _data_html(report.data)),
         _section_html("What trained", _routes_html(report.routes)),
         _section_html("Configuration", _configuration_html(report)),
@@ -95,6 +101,8 @@ def _header_html(summary: RunSummary) -> str:
     where = f" · {summary.run_directory}" if summary.run_directory else ""
     if summary.averaged_model_directory is not None:
         where += f" · {_models_text(summary)}"
+    if summary.averages is not None:
+        where += f" · {summary.averages_text()}"
     return f"<header><h1>{escape(summary.name)}</h1><p>{escape(line + where)}</p></header>"
 
 
@@ -182,6 +190,10 @@ def _curve_label(key: str, weights: str | None = None) -> str:
 
 
 # -- samples ------------------------------------------------------------------------------
+
+
+def _samples_title(report: RunReport) -> str:
+    return f"Samples ({figures.WEIGHTS[report.weights]})" if report.weights else "Samples"
 
 
 def _samples_html(report: RunReport) -> str:

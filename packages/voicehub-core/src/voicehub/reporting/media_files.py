@@ -36,7 +36,7 @@ class MediaFilesCallback(TrainerCallback):
         """Write what came."""
         folder = self.run_directory / FOLDER / f"step-{state.global_step:08d}"
         for name, medium in context["media"].items():
-            path = folder / Path(*(_safe(part) for part in name.split("/") if part))
+            path = folder / Path(*(file_name_of(part) for part in name.split("/") if part))
             path.parent.mkdir(parents=True, exist_ok=True)
             suffix, content = _encoded(medium)
             path.with_name(path.name + suffix).write_bytes(content)
@@ -57,17 +57,23 @@ def media_html(paths: Sequence[Path]) -> str:
         groups.setdefault(path.parent, []).append(path)
     cards = []
     for folder, files in groups.items():
-        shown = "".join(
-            f"<dt>{escape(path.stem)}</dt><dd>{_file_html(path)}</dd>" for path in files
-        )
+        shown = "".join(f"<dt>{escape(path.stem)}</dt><dd>{file_html(path)}</dd>" for path in files)
         cards.append(
-            f'<div class="sample"><div class="top"><span>{escape(folder.name)}</span></div>'
+            f'<div class="sample"><div class="top"><span>{escape(_place(folder))}</span></div>'
             f'<dl class="words">{shown}</dl></div>'
         )
     return f'<div class="card">{"".join(cards)}</div>' if cards else ""
 
 
-def _file_html(path: Path) -> str:
+def _place(folder: Path) -> str:
+    """Names below the folder of the step: the evaluation and its weights, then the sample."""
+    parts = list(folder.parts)
+    steps = [number for number, part in enumerate(parts) if part.startswith("step-")]
+    return " · ".join(parts[steps[-1] + 1 :] if steps else parts[-1:]) or folder.name
+
+
+def file_html(path: Path) -> str:
+    """A player or a picture with the file inside; a link where it is large."""
     try:
         content = path.read_bytes()
     except OSError:
@@ -90,7 +96,7 @@ def _encoded(medium: Media) -> tuple[str, bytes]:
     return ".txt", medium.text.encode("utf-8")
 
 
-def _safe(part: str) -> str:
+def file_name_of(part: str) -> str:
     """A name for a file: ids may hold anything."""
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in part).lstrip(".")
     return kept[:100] or "_"

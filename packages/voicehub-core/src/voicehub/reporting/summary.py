@@ -18,7 +18,9 @@ class RunSummary:
     value of the watched metric with its step. ``seconds`` is the time spent training in this
     process, not in the ones before a resume. In a run with averaged weights ``metric_weights``
     says for each metric whether it is of the ``raw`` or the ``ema`` ones, ``model_directory``
-    holds the raw and ``averaged_model_directory`` the averaged ones.
+    holds the raw and ``averaged_model_directory`` the averaged ones, of which ``averages`` says
+    what they are and how far they have come. ``failures`` names what followed the saved weights
+    and went wrong.
     """
 
     name: str
@@ -33,6 +35,8 @@ class RunSummary:
     best: tuple[str, float, int | None] | None = None
     skipped_steps: int = 0
     warnings: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    averages: dict[str, Any] | None = None
     run_directory: Path | None = None
     model_directory: Path | None = None
     averaged_model_directory: Path | None = None
@@ -57,11 +61,26 @@ class RunSummary:
             lines.append(f"  {self._best_text(*self.best)}")
         if self.skipped_steps:
             lines.append(f"  {self.skipped_steps} updates were skipped: see metrics.jsonl")
+        if self.averages is not None:
+            lines.append(f"  {self.averages_text()}")
         lines += [f"  warning: {warning}" for warning in self.warnings]
+        lines += [f"  FAILED: {failure}" for failure in self.failures]
+        if self.failures and self.model_directory is not None:
+            lines.append("  The weights are safe: what failed came after them.")
         lines += [f"{label:<7} {path}" for label, path in self._places()]
         if self.next_command:
             lines += ["", f"Next: {self.next_command}"]
         return "\n".join(lines)
+
+    def averages_text(self) -> str:
+        """What the averaged weights are, and what is left in them of the first weights."""
+        found = self.averages or {}
+        width = f", relative width {found['sigma_rel']:g}" if "sigma_rel" in found else ""
+        decay = f", decay {found['decay']:g}" if "decay" in found else ""
+        return (
+            f"averaged weights: {found.get('kind')}{width}{decay}, {found.get('updates', 0):,} "
+            f"updates; {found.get('start_share', 0.0):.2%} of the first weights remain in them"
+        )
 
     def label_of(self, metric: str) -> str:
         """The metric as a person calls it, with the weights that it is of."""

@@ -55,14 +55,23 @@ def _evaluate_with(
         if trainer.evaluation_tasks:
             context = _context(trainer, weights, prefix)
             metrics.update(run_tasks(trainer.evaluation_tasks, context, metrics))
-    row = metrics if trainer.averaging is None else {**metrics, "weights": weights}
+    row: dict[str, Any] = dict(metrics)
+    if trainer.averaging is not None:
+        row["weights"] = weights
+        if weights == "ema":
+            row["start_share"] = trainer.averaging.ema.start_share()
     trainer.log(row, prefix=prefix, splits=tuple(splits))
     return metrics
 
 
 def _context(trainer: Trainer, weights: Weights, prefix: str) -> EvaluationContext:
+    # What is heard and seen says of which weights it is, where there are two kinds.
+    shown_as = prefix
+    if trainer.averaging is not None:
+        shown_as = f"{prefix.removesuffix('_ema')}_{weights}"
+
     def log_media(media: Mapping[str, Any]) -> None:
-        trainer.log_media({f"{prefix}/{name}": shown for name, shown in media.items()})
+        trainer.log_media({f"{shown_as}/{name}": shown for name, shown in media.items()})
 
     # Only the world-primary process shows media, but all of them must go the same way.
     wanted = trainer.strategy.any_rank(trainer.wants_media)

@@ -333,16 +333,19 @@ class Trainer:
         return target
 
     def save_final_model(self) -> Path:
-        """``final-model/`` of these weights: written once, however many ask for it.
-
-        With averaged weights ``final-model-ema/`` beside it holds those.
-        """
+        """``final-model/`` of these weights: written once, however many ask for it."""
         step = self.state.global_step
         if self._final_model is None or self._final_model[0] != step:
             self._final_model = (step, self.save_model())
-            if self.averaging is not None:
-                self.save_model(self.run_dir / AVERAGED_MODEL, weights="ema")
         return self._final_model[1]
+
+    def save_averaged_model(self) -> Path:
+        """``final-model-ema/``, beside ``final-model/``, of the averages that this run keeps.
+
+        Raises:
+            ConfigurationError: it keeps none.
+        """
+        return self.save_model(self.run_dir / AVERAGED_MODEL, weights="ema")
 
     def load_weights(self, checkpoint: str | Path, *, weights: Weights = "raw") -> None:
         """Warm start: the weights of a complete checkpoint, raw or averaged, and nothing else."""
