@@ -1,0 +1,1 @@
+"""Commands over feature stores."""

@@ -1,0 +1,1 @@
+"""The multimodal transformer over latents, video and text, in the topology of MMAudio."""
