@@ -30,12 +30,13 @@ STAGES = ("projector", "lora")
 SHORT, SAVED = 24, 4
 
 PRESET = """extends: asr-llm/tiny
-name: chain
+name: sound-to-text
 data:
   min_seconds: 0.1
+  metric_normalizer: basic  # others make one word of a string of digits
 stages:
   projector:
-    model: {recipe: projector}
+    model: {recipe: projector, decoder: {lora: null}}
     training: {num_train_epochs: 10}
   lora:
     model: {recipe: lora}
@@ -94,10 +95,10 @@ def rows_of(manifest: Path) -> list[dict[str, Any]]:
 def overrides(found: Bases, train: Path, run: Path) -> list[str]:
     """The command behind ``voicehub``."""
     (run.parent / "configs").mkdir(exist_ok=True)
-    (run.parent / "configs" / "chain.yaml").write_text(PRESET, encoding="utf-8")
+    (run.parent / "configs" / "sound-to-text.yaml").write_text(PRESET, encoding="utf-8")
     return [
         "train",
-        "chain",
+        "sound-to-text",
         f"model.encoder.path={found.encoder}",
         f"model.decoder.path={found.decoder}",
         f"data.train={train}",
