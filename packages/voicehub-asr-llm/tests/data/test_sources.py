@@ -88,6 +88,8 @@ def test_exclusions_do_not_count_towards_the_limit(corpus):
     rule = {"column": "votes", "above": 0}
     data = read({"path": manifest, "exclude_where": [rule]}, max_drop_fraction=0.1)
     assert data.reports[0].kept == 9
+    with pytest.raises(DataError, match="1 of 10 rows would be dropped"):
+        read({"path": manifest, "exclude_where": [rule]}, max_drop_fraction=0.05)
 
 
 def test_unexpected_errors_propagate(corpus, monkeypatch):
