@@ -14,6 +14,7 @@ from voicehub.errors import DataError
 from voicehub.kernels import Loss, load_loss
 from voicehub.specs.model import ModelTrainingSpec
 from voicehub.specs.phase import TrainingPhaseSpec
+from voicehub_asr_ctc.config import ObjectiveConfig
 from voicehub_asr_ctc.data.collate import OBJECTIVE_KEYS
 from voicehub_asr_ctc.decoding import greedy
 from voicehub_asr_ctc.decoding.forced import minimum_frames
@@ -45,6 +46,7 @@ class CTCAdapter(TrainingAdapter):
         self.blank_share: float | None = None
         self._ctc_loss: Loss | None = None
         self._weight = 0.0
+        self._regularisers: dict[str, float] = {}
         self._thaw_step = 0
         self._held: list[nn.Parameter] | None = None
         self._scheduled: tuple[nn.Parameter, ...] = ()
@@ -56,6 +58,10 @@ class CTCAdapter(TrainingAdapter):
             return
         super().setup()
         self._ctc_loss = load_loss("asr_ctc.ctc")
+        objective = getattr(self.model, "config", None)
+        if isinstance(objective, ObjectiveConfig):
+            names = ("label_smoothing", "consistency_weight")
+            self._regularisers = {name: getattr(objective, name) for name in names}
         if isinstance(self.model, LogMelCTC):
             self._weight = self.model.config.intermediate_weight
         if isinstance(self.model, TransformersCTC) and self.model.config is not None:
@@ -103,18 +109,29 @@ class CTCAdapter(TrainingAdapter):
             "blank": self.model.tokenizer.blank_id,
             "exclude_unalignable": not training,
             "ids": ids,
+            "views": inputs.get("views", 1),
         }
-        final = self._ctc_loss(logits, *targets, **options)
+        final = self._ctc_loss(logits, *targets, **options, **self._added(inputs, training))
         if training and (self.context.step or 0) % BLANK_SHARE_EVERY == 0:
-            self.blank_share = _blank_share(logits, frames, options["blank"])
-        loss, losses = final.loss, {}
+            self.blank_share = _blank_share(logits[: len(frames)], frames, options["blank"])
+        loss, losses = final.loss, dict(final.terms)
+        if losses:
+            losses["loss"] = loss
         if half_way is not None and self._weight:
             middle = self._ctc_loss(half_way, *targets, **options).loss
             loss = (1.0 - self._weight) * final.loss + self._weight * middle
-            losses = {"loss": loss, "final": final.loss, "half_way": middle}
+            losses |= {"loss": loss, "final": final.loss, "half_way": middle}
         return SpeechTrainingOutput(
             loss=loss, logits=logits, losses=losses, num_items=final.num_items
         )
+
+    def _added(self, inputs: Any, training: bool) -> dict[str, float]:
+        """Weights of what training adds to the loss; consistency where a batch has two views."""
+        if not training:
+            return {}
+        if "views" in inputs:
+            return self._regularisers
+        return {**self._regularisers, "consistency_weight": 0.0}
 
     def _logits(self, inputs: Any, phase: TrainingPhaseSpec) -> tuple[Tensor, Tensor | None]:
         taken = {key: value for key, value in inputs.items() if key not in OBJECTIVE_KEYS}

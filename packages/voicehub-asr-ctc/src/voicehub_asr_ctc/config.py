@@ -88,7 +88,22 @@ PretrainedTokenizerConfig = Annotated[
 # -- models ----------------------------------------------------------------------------------
 
 
-class LogMelModelConfig(Section):
+class ObjectiveConfig(Section):
+    """What training adds to the CTC loss; evaluations report the loss alone.
+
+    Attributes:
+        label_smoothing: share of the divergence of each frame from the uniform distribution (Kim
+            et al. 2018).
+        consistency_weight: weight of the disagreement between two views of each utterance, masked
+            by two draws of ``data.augment.spec_augment`` (CR-CTC, Yao et al. 2024, who take 0.2);
+            a batch then costs twice the memory and time. 0: one view.
+    """
+
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    consistency_weight: float = Field(default=0.0, ge=0)
+
+
+class LogMelModelConfig(ObjectiveConfig):
     """The log-mel model. Frames are ``2 * hop_length / sample_rate`` seconds apart.
 
     Attributes:
@@ -143,7 +158,7 @@ class LoraConfig(Section):
     target_modules: list[str] | None = None
 
 
-class PretrainedModelConfig(Section):
+class PretrainedModelConfig(ObjectiveConfig):
     """A CTC class of transformers.
 
     Attributes:
@@ -258,6 +273,17 @@ class CTCRunConfig(RunConfig):
         for name, home in instead.items():
             if getattr(training, name) != getattr(default, name):
                 raise ValueError(f"training.{name} is not read here: set {home} instead")
+        return self
+
+    @model_validator(mode="after")
+    def _views_differ(self) -> Self:
+        """Two views of an utterance that nothing masks are the same."""
+        model: ObjectiveConfig = self.model  # type: ignore[attr-defined]
+        if model.consistency_weight and self.data.augment.spec_augment is None:
+            raise ValueError(
+                "model.consistency_weight needs two unlike views of each utterance: set "
+                "data.augment.spec_augment"
+            )
         return self
 
 

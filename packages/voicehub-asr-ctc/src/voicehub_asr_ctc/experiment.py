@@ -36,7 +36,7 @@ from voicehub_asr_ctc.recogniser import CTCRecogniser
 from voicehub_asr_ctc.suspicions import suspicions
 from voicehub_asr_ctc.tokenizers import CTCTokenizer, VocabularyReport, build_tokenizer
 from voicehub_asr_ctc.wav_bytes import wav_bytes
-from voicehub_data.augment import audio_augmentation, feature_augmentation
+from voicehub_data.augment import SpecAugment, audio_augmentation, feature_augmentation
 from voicehub_data.batching import plan_from
 from voicehub_data.config import BatchConfig
 
@@ -86,7 +86,9 @@ def build_experiment(config: CTCRunConfig) -> Experiment:
         model=start.model,
         train_dataset=datasets[0],
         eval_datasets={s.name: d for s, d in zip(labelled[1:], datasets[1:], strict=True)},
-        data_collator=CTCCollator(front_end, feature_augmentation(data.augment)),
+        data_collator=CTCCollator(
+            front_end, feature_augmentation(data.augment), _second_view(config)
+        ),
         train_plan=_train_plan(config, datasets[0]),
         eval_plans={
             split.name: _eval_plan(config, dataset)
@@ -143,7 +145,7 @@ def _log_mel_config(config: LogMelRunConfig) -> LogMelModelConfig:
     if config.init_from is None:
         return model
     earlier = LogMelCTC(config.init_from).config
-    free = ("dropout", "intermediate_weight")
+    free = ("dropout", "intermediate_weight", "label_smoothing", "consistency_weight")
     changed = sorted(
         name
         for name in model.model_fields_set.difference(free)
@@ -187,10 +189,20 @@ def _datasets(
             front_end,
             augment=audio_augmentation(augment) if position == 0 else None,
             spec_augment=masks if position == 0 else None,
+            second_view=_second_view(config) if position == 0 else None,
             cache_bytes=int(memory * split.report.seconds / total),
         )
         for position, split in enumerate(splits)
     ]
+
+
+def _second_view(config: CTCRunConfig) -> SpecAugment | None:
+    """Masks of a second view where consistency is trained: as the first's, of another draw."""
+    assert isinstance(config, LogMelRunConfig | PretrainedRunConfig)
+    masks = config.data.augment.spec_augment
+    if not config.model.consistency_weight or masks is None:
+        return None
+    return SpecAugment(**masks.model_dump(), name="spec_augment_second")
 
 
 def _train_plan(config: CTCRunConfig, dataset: CTCDataset) -> BatchPlan:

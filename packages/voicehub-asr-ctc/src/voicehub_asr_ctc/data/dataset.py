@@ -25,6 +25,7 @@ class CTCItem(NamedTuple):
         text: transcript as the manifest has it.
         seconds: of audio, after augmentation.
         key: names the draw; None outside training.
+        second: the input of a second view, masked by another draw; None where there is one view.
     """
 
     id: str
@@ -33,6 +34,7 @@ class CTCItem(NamedTuple):
     text: str
     seconds: float
     key: SampleKey | None
+    second: Prepared | None = None
 
 
 class CTCDataset:
@@ -45,6 +47,7 @@ class CTCDataset:
         front_end: of the model.
         augment: of the audio; None for none.
         spec_augment: masks over features, for front ends that mask features.
+        second_view: masks of a second view of each item, which draw under another name.
         cache_bytes: memory for what is kept, in each worker.
     """
 
@@ -56,11 +59,14 @@ class CTCDataset:
         *,
         augment: Augmentation | None = None,
         spec_augment: SpecAugment | None = None,
+        second_view: SpecAugment | None = None,
         cache_bytes: int = 0,
     ) -> None:
         self.labels = list(labels)
         self.front_end = front_end
-        self.spec_augment = spec_augment if front_end.masks == "features" else None
+        features = front_end.masks == "features"
+        self.spec_augment = spec_augment if features else None
+        self.second_view = second_view if features else None
         self._keeps_inputs = augment is None
         self.speech = SpeechDataset(
             rows,
@@ -82,16 +88,20 @@ class CTCDataset:
         """The item of one draw; equal keys give equal items in any process."""
         prepared, seconds = self._prepared(index, key)
         row = self.speech.rows[index]
-        if key is not None and self.spec_augment is not None:
-            masked = self.spec_augment.apply(
-                prepared.rows,
-                self.front_end.sample_rate,
-                key,
-                row.id,
-                num_frames=prepared.valid,
-            )
-            prepared = prepared._replace(rows=masked)
-        return CTCItem(row.id, prepared, self.labels[index], row.text, seconds, key)
+        first = self._masked(prepared, self.spec_augment, key, row.id)
+        second = None
+        if key is not None and self.second_view is not None:
+            second = self._masked(prepared, self.second_view, key, row.id)
+        return CTCItem(row.id, first, self.labels[index], row.text, seconds, key, second)
+
+    def _masked(
+        self, prepared: Prepared, masks: SpecAugment | None, key: SampleKey | None, name: str
+    ) -> Prepared:
+        if key is None or masks is None:
+            return prepared
+        rate = self.front_end.sample_rate
+        rows = masks.apply(prepared.rows, rate, key, name, num_frames=prepared.valid)
+        return prepared._replace(rows=rows)
 
     def _prepared(self, index: int, key: SampleKey | None) -> tuple[Prepared, float]:
         kept = self._kept.get(index)
@@ -124,9 +134,11 @@ class CTCDataset:
         """JSON that changes when items would."""
         digest = hashlib.sha256(repr(self.labels).encode())
         masks = None if self.spec_augment is None else self.spec_augment.fingerprint()
+        second = {} if self.second_view is None else {"second_view": self.second_view.fingerprint()}
         return {
             **self.speech.resume_fingerprint(),
             "labels_sha256": digest.hexdigest(),
             "front_end": self.front_end.fingerprint(),
             "spec_augment": masks,
+            **second,
         }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor
 from voicehub.errors import DataError
 from voicehub.kernels import Loss
 from voicehub_asr_ctc.decoding.forced import minimum_frames
+from voicehub_asr_ctc.losses.divergence import consistency, uniform_divergence
 from voicehub_asr_ctc.losses.ops import KERNELS, ctc_negative_log_likelihood
 
 
@@ -19,14 +20,18 @@ class CTCLoss(NamedTuple):
 
     Attributes:
         loss: scalar, mean over ``num_items`` of each utterance's negative log-likelihood divided
-            by its number of labels (1 where it has none); 0 with no item.
+            by its number of labels (1 where it has none), and over views; with what was asked for
+            beside it; 0 with no item.
         num_items: utterances in that mean.
         excluded: positions in the batch that no alignment exists for; only where permitted.
+        terms: detached means of ``ctc``, ``smoothing`` and ``consistency``, unweighted, where
+            there are more than the first.
     """
 
     loss: Tensor
     num_items: int
     excluded: tuple[int, ...]
+    terms: Mapping[str, Tensor]
 
 
 def ctc_loss(
@@ -38,12 +43,21 @@ def ctc_loss(
     blank: int,
     exclude_unalignable: bool = False,
     ids: Sequence[str] | None = None,
+    views: int = 1,
+    label_smoothing: float = 0.0,
+    consistency_weight: float = 0.0,
 ) -> CTCLoss:
     """Compute the loss; everything that ``torch`` would crash on or call infinite is found before.
 
+    With label smoothing it is ``(1 - label_smoothing) ctc + label_smoothing smoothing``, the
+    second the divergence of each frame from the uniform distribution (Kim et al. 2018); with
+    consistency ``consistency_weight`` times the disagreement of two views is added (Yao et al.
+    2024). Both are summed over an utterance's frames and divided by its labels, as the loss is.
+
     Args:
-        logits: (batch, frames, tokens), any floating dtype; the log-softmax is taken in float32
-            (in float64 for float64).
+        logits: (views * batch, frames, tokens), any floating dtype, all utterances of the first
+            view, then those of the second; the log-softmax is taken in float32 (in float64 for
+            float64).
         frame_lengths: valid frames of each utterance.
         labels: int64 (batch, most labels), anything behind an utterance's own labels.
         label_lengths: labels of each utterance.
@@ -51,14 +65,20 @@ def ctc_loss(
         exclude_unalignable: leave utterances without an alignment out of the mean and say which;
             otherwise they are an error.
         ids: names of the utterances for messages.
+        views: how many times the logits hold each utterance.
+        label_smoothing: in [0, 1).
+        consistency_weight: at least 0; needs two views.
 
     Raises:
         DataError: lengths do not fit the tensors, a label is out of range, or an utterance has
             no alignment.
+        ValueError: consistency of other than two views.
     """
+    if consistency_weight and views != 2:
+        raise ValueError(f"ctc_loss: consistency needs two views of a batch, got {views}.")
     rows = labels.tolist()
     targets = [row[:length] for row, length in zip(rows, label_lengths, strict=True)]
-    _check(logits, frame_lengths, targets, label_lengths, blank, ids)
+    _check(logits, views, frame_lengths, targets, label_lengths, blank, ids)
     bad = tuple(
         position
         for position, (target, frames) in enumerate(zip(targets, frame_lengths, strict=True))
@@ -73,45 +93,61 @@ def ctc_loss(
         )
     kept = [position for position in range(len(targets)) if position not in bad]
     if not kept:
-        return CTCLoss(logits.sum() * 0.0, 0, bad)
-    scores = logits[kept] if bad else logits
-    lengths = [frame_lengths[position] for position in kept]
-    return CTCLoss(_mean(scores, lengths, [targets[i] for i in kept], blank), len(kept), bad)
+        return CTCLoss(logits.sum() * 0.0, 0, bad, {})
+    if bad:
+        logits = logits[[view * len(targets) + place for view in range(views) for place in kept]]
+    lengths = torch.tensor([frame_lengths[place] for place in kept] * views, device=logits.device)
+    losses = _negative_log_likelihoods(
+        logits, lengths, [targets[place] for place in kept] * views, blank
+    )
+    counts = [max(1, len(targets[place])) for place in kept]
+    weights = torch.tensor(counts * views, dtype=losses.dtype, device=losses.device)
+    loss = (losses / weights).mean()
+    terms = {"ctc": loss}
+    if label_smoothing:
+        terms["smoothing"] = (uniform_divergence(logits, lengths) / weights).mean()
+        loss = (1.0 - label_smoothing) * loss + label_smoothing * terms["smoothing"]
+    if consistency_weight:
+        apart = consistency(logits[: len(kept)], logits[len(kept) :], lengths[: len(kept)])
+        terms["consistency"] = (apart / weights[: len(kept)]).mean()
+        loss = loss + consistency_weight * terms["consistency"]
+    told = {name: term.detach() for name, term in terms.items()} if len(terms) > 1 else {}
+    return CTCLoss(loss, len(kept), bad, told)
 
 
-def _mean(
-    logits: Tensor, frames: Sequence[int], targets: Sequence[Sequence[int]], blank: int
+def _negative_log_likelihoods(
+    logits: Tensor, frames: Tensor, targets: Sequence[Sequence[int]], blank: int
 ) -> Tensor:
-    """Mean over utterances of the negative log-likelihood a label."""
-    device = logits.device
+    """One for each row."""
     counts = [len(target) for target in targets]
     padded = torch.full((len(targets), max(counts)), blank, dtype=torch.long)
     for row, target in zip(padded, targets, strict=True):
         row[: len(target)] = torch.tensor(target, dtype=torch.long)
-    losses = ctc_negative_log_likelihood(
+    return ctc_negative_log_likelihood(
         logits,
-        torch.tensor(frames, device=device),
-        padded.to(device),
-        torch.tensor(counts, device=device),
+        frames,
+        padded.to(logits.device),
+        torch.tensor(counts, device=logits.device),
         blank=blank,
         check=False,
     )
-    weights = torch.tensor([max(1, n) for n in counts], dtype=losses.dtype, device=device)
-    return (losses / weights).mean()
 
 
 def _check(
     logits: Tensor,
+    views: int,
     frame_lengths: Sequence[int],
     targets: Sequence[Sequence[int]],
     label_lengths: Sequence[int],
     blank: int,
     ids: Sequence[str] | None,
 ) -> None:
-    if logits.ndim != 3 or len(frame_lengths) != len(logits) or len(targets) != len(logits):
+    rows = len(logits) if logits.ndim == 3 else -1
+    if rows != views * len(frame_lengths) or rows != views * len(targets):
         raise DataError(
             f"ctc_loss: logits {tuple(logits.shape)} must be (batch, frames, tokens) with "
-            f"{len(frame_lengths)} frame lengths and {len(targets)} label rows."
+            f"{len(frame_lengths)} frame lengths and {len(targets)} label rows, for each of "
+            f"{views} views."
         )
     _, frames, tokens = logits.shape
     for position, (length, target) in enumerate(zip(frame_lengths, targets, strict=True)):

@@ -20,7 +20,7 @@ from voicehub_asr_ctc.losses._triton import lattice, rows
 # Fixed, not tuned at run time: what a program holds, and its warps.
 TOKENS: Mapping[int, int] = {64: 1, 256: 2, 1024: 4}
 #: Labels and one more; the path holds at most so many states of each kind.
-STATES: Mapping[int, int] = {32: 1, 64: 1, 128: 2, 256: 4, 512: 8, 1024: 16}
+STATES: Mapping[int, int] = {32: 1, 64: 2, 128: 4, 256: 8, 512: 16, 1024: 16}
 MOST_LABELS = max(STATES) - 1
 
 #: Tests hand in interpreted ones.
