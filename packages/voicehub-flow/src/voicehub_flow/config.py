@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from voicehub.models.assets import Asset
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub_data.config import BatchConfig, DataSources, FilterConfig, NamedDataSources
 from voicehub_data.config.base import DataModel
 from voicehub_flow.mel import MelSettings
+from voicehub_flow.sampling.config import AfterTrainingConfig
 from voicehub_flow.vocoders.settings import VocoderSettings
 
 # -- the network -----------------------------------------------------------------------------
@@ -197,6 +199,26 @@ class F5TTSModelConfig(DataModel):
     vocoder: VocoderSettings = Field(default_factory=VocoderSettings)
     dropout: float = Field(default=0.0, ge=0, lt=1)
 
+    def assets(self, setting: str) -> list[Asset]:
+        """What it names outside the configuration: published files, and those of a vocoder."""
+        found = self.vocoder.assets(f"{setting}.vocoder")
+        if self.path is None:
+            return found
+        key = f"{setting}.path"
+        known = Asset(key, self.path, "dataset")
+        if known.local_path is not None:
+            return [Asset(key, self.path, "file"), *found]
+        # A repository with files in folders and no config.json: it is fetched in our own way.
+        own = Asset(
+            key, self.path, "dataset", self.revision, self.local_files_only, fetch=self._fetch
+        )
+        return [own, *found]
+
+    def _fetch(self) -> object:
+        from voicehub_flow.tts.published import open_published
+
+        return open_published(self)
+
     @model_validator(mode="after")
     def _one_start(self) -> Self:
         if self.path is None and self.text.kind == "checkpoint":
@@ -255,6 +277,7 @@ class F5TTSRunConfig(RunConfig):
 
     model: F5TTSModelConfig
     data: F5TTSDataConfig
+    after_training: AfterTrainingConfig = Field(default_factory=AfterTrainingConfig)
 
     @model_validator(mode="after")
     def _settings_have_one_home(self) -> Self:

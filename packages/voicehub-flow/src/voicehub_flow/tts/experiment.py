@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from voicehub.adapters.experiment import Experiment
 from voicehub.data.plan import BatchPlan, FixedSizePlan
+from voicehub.models.sampling import Prompt
+from voicehub_data.audio import load_audio
 from voicehub_data.batching import plan_from
+from voicehub_data.manifest import ManifestRow
 from voicehub_data.splits import read_split
 from voicehub_flow.config import F5TTSRunConfig
+from voicehub_flow.sampling.steps import Example, final_steps, spread
 from voicehub_flow.tts.data import F5Collator, F5Dataset, MelReader, PreparedSplit, prepare_split
 from voicehub_flow.tts.model import F5TTS
 from voicehub_flow.tts.start import Start, describe_start
@@ -64,9 +69,34 @@ def build_experiment(config: F5TTSRunConfig) -> Experiment:
             for split, dataset in zip(splits[1:], datasets[1:], strict=True)
         },
         data_report=[split.report for split in splits],
+        final_steps=final_steps(
+            config.after_training, config, _examples(config, splits, model.voices)
+        ),
         record=_record(config, splits, model, start),
         next_command=_next_command(splits, model.voices),
     )
+
+
+def _examples(
+    config: F5TTSRunConfig, splits: Sequence[PreparedSplit], voices: Voices
+) -> list[Example]:
+    """Prompts of the first evaluation split, or of the training data."""
+    split = splits[1] if len(splits) > 1 else splits[0]
+    rate = config.model.mel.sample_rate
+    found: dict[str, Example] = {}
+    for position in spread(config.after_training.samples, len(split.rows)):
+        row = split.rows[position]
+        name = row.id if row.id not in found else f"{row.id}-{position}"
+        prompt = Prompt(name, text=row.text, speaker=row.speaker if len(voices) else None)
+        found[name] = Example(prompt, partial(_recording, row, rate))
+    return list(found.values())
+
+
+def _recording(row: ManifestRow, rate: int) -> tuple[Any, int]:
+    audio = load_audio(
+        row.audio_filepath, sample_rate=rate, offset=row.offset, duration=row.duration
+    )
+    return audio, rate
 
 
 def _datasets(

@@ -269,8 +269,9 @@ class F5TTS(PreTrainedTTSModel):
                 text, self.voices.row(speaker, where), where, settings, context,
                 rate=speaking_rate or 1.0, seed=seed,
             )  # fmt: skip
-            wave = self.vocoder(self.scaling.restored(frames)).float().cpu().numpy()
-            made.append(Synthesis(text, np.ascontiguousarray(wave), self.sampling_rate))
+            mel = self.scaling.restored(frames)
+            wave = np.ascontiguousarray(self.vocoder(mel).float().cpu().numpy())
+            made.append(Synthesis(text, wave, self.sampling_rate, mel.float().cpu().numpy()))
         return made
 
     def _spoken(
