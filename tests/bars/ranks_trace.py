@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from voicehub.cli.compose import compose_preset
 from voicehub.cli.run_request import RunRequest
 from voicehub.cli.training_run import build_experiment
 from voicehub.cli.validate import validate_run
+from voicehub.strategies import gradient_sums
+from voicehub.strategies.local_link import SWITCH
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.trainer import Trainer
 
-_BACKWARD, _MESSAGE = "autograd::engine::evaluate_function", "gloo:all_reduce"
+_BACKWARD = "autograd::engine::evaluate_function"
+#: What the profiler calls the way of gradients: gloo's own messages, and what ``named`` marks.
+_MESSAGES = ("gloo:all_reduce", "voicehub:shared_memory")
 
 
 class Profiled(TrainerCallback):
@@ -35,8 +40,27 @@ class Profiled(TrainerCallback):
         self.profiler.export_chrome_trace(str(self.path))
 
 
-def trace(directory: Path, overrides: list[str]) -> float:
-    """Train asr-ctc/tiny and return the share of messages' time inside of backwards."""
+def named(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function whose time is found in a trace."""
+
+    def run(*arguments: Any) -> Any:
+        with torch.profiler.record_function(_MESSAGES[1]):
+            return function(*arguments)
+
+    return run
+
+
+def trace(directory: Path, overrides: list[str], link: bool) -> float:
+    """Train asr-ctc/tiny and return the share of messages' time inside of backwards.
+
+    Args:
+        directory: where the trace goes.
+        overrides: of the preset.
+        link: whether gradients go through shared memory; a world has it or not from its start.
+    """
+    os.environ[SWITCH] = "on" if link else "off"
+    gradient_sums.SharedMemorySums.send = named(gradient_sums.SharedMemorySums.send)
+    gradient_sums._SharedRows.take = named(gradient_sums._SharedRows.take)
     path = directory / f"trace-{os.environ['RANK']}.json"
     composition = compose_preset("asr-ctc/tiny", overrides)
     spec, config = validate_run(composition)
@@ -58,7 +82,7 @@ def share(events: list[dict[str, Any]]) -> float:
     """Time of messages inside of backwards, of their whole time."""
     spans = [e for e in events if e.get("ph") == "X" and "dur" in e]
     steps = merged([span(e) for e in spans if e["name"].startswith(_BACKWARD)], gap=2000.0)
-    messages = [span(e) for e in spans if e["name"] == _MESSAGE]
+    messages = [span(e) for e in spans if e["name"] in _MESSAGES]
     total = sum(end - start for start, end in messages)
     inside = sum(
         max(0.0, min(end, last) - max(start, first))

@@ -23,6 +23,7 @@ from recipes import (
 )
 from torch import Tensor, nn
 
+from voicehub.strategies.local_link import SWITCH
 from voicehub.strategies.world import joined
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.trainer import Trainer
@@ -134,6 +135,24 @@ def train(directory: Path, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         trainer.train()
         found.append({**result(trainer), "positions": watch.by_step})
     return found
+
+
+def train_over_gloo(directory: Path, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``train`` without the direct line between the ranks; the first task of a world."""
+    os.environ[SWITCH] = "off"
+    try:
+        found = train(directory, runs)
+    finally:
+        del os.environ[SWITCH]
+    world = joined()
+    assert world is not None and world.link is None
+    return found
+
+
+def has_link() -> bool:
+    """Whether the ranks have a direct line."""
+    world = joined()
+    return world is not None and world.link is not None
 
 
 class Positions(TrainerCallback):

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from rank_tasks import distance, make, result, train, weights
+from rank_tasks import distance, has_link, make, nothing, result, train, train_over_gloo, weights
 
 from voicehub.specs.registry import get_training_spec as case_spec
 from voicehub.testing.cases import load_case
 from voicehub.testing.checks.processes import train_plans
-from voicehub.testing.ranks import run_on_ranks
+from voicehub.testing.ranks import pool_of, run_on_ranks
 
 #: Name to keywords of a run by ``world * accumulation`` micro-batches of 2 an update. 22 samples
 #: are 11 micro-batches: with two ranks the last window leaves one of them without any.
@@ -90,6 +91,21 @@ def test_ranks_make_the_updates_of_one_process(
         first, *others = (rank[number]["weights"] for rank in ranks)
         for other in others:
             assert all(torch.equal(first[n], other[n]) for n in first), f"{name}: ranks differ"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="shared memory without a name needs Linux")
+def test_sums_in_shared_memory_have_the_bits_of_messages(tmp_path: Path) -> None:
+    """Of two ranks; of more, gloo adds in an order of its own."""
+    names = ("gan", "plain float32", "frozen")
+    runs = [{**COMMON, **RUNS[name], "strategy": "ddp"} for name in names]
+    shared = run_on_ranks(2, train, tmp_path / "shared", runs)
+    assert run_on_ranks(2, has_link) == [True, True]
+    pool_of(2).outcomes(nothing)
+    messages = pool_of(2).outcomes(train_over_gloo, tmp_path / "messages", runs)
+    for rank in range(2):
+        for one, other in zip(shared[rank], messages[rank], strict=True):
+            assert one["losses"] == other["losses"]
+            assert all(torch.equal(one["weights"][n], other["weights"][n]) for n in one["weights"])
 
 
 def test_the_comparison_can_fail(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def test_a_bucket_has_one_dtype() -> None:
 def test_a_message_says_which_gradients_there_are() -> None:
     first, second, third = parameters(2, 3, 1)
     first.grad, third.grad = torch.tensor([1.0, 2.0]), torch.tensor([5.0])
-    message = buckets._packed([first, second, third])
+    message = torch.cat(buckets._parts([first, second, third]))
     assert message.tolist() == [1, 2, 0, 0, 0, 5, 1, 0, 1]
     buckets._unpack([first, second, third], 2 * message)
     assert first.grad is not None and first.grad.tolist() == [2, 4]
@@ -44,4 +44,4 @@ def test_sparse_gradients_are_refused() -> None:
     table = nn.Embedding(4, 2, sparse=True)
     table(torch.tensor([1])).sum().backward()
     with pytest.raises(RecipeError, match="sparse=False"):
-        buckets._packed([table.weight])
+        buckets._parts([table.weight])

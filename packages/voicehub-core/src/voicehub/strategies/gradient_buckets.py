@@ -19,13 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from voicehub.errors import RecipeError
+from voicehub.strategies.gradient_sums import (
+    GradientSums,
+    MessageSums,
+    PendingSum,
+    SharedMemorySums,
+)
 from voicehub.strategies.world import World
 
 _SMALLEST, _LARGEST = 512 << 10, 25 << 20
@@ -39,8 +43,14 @@ class _Bucket:
 
     parameters: list[nn.Parameter]
     missing: int = 0  # of those expected in this backward, how many have not arrived
-    message: Tensor | None = None
-    work: Any = None
+    pending: PendingSum | None = None
+    total: Tensor | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the message."""
+        entries = sum(p.numel() for p in self.parameters) + len(self.parameters)
+        return entries * self.parameters[0].element_size()
 
 
 class GradientBuckets:
@@ -52,6 +62,11 @@ class GradientBuckets:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._messages: GradientSums = MessageSums(world)
+        self._shared: GradientSums | None = None
+        if world.link is not None:
+            self._shared = SharedMemorySums(world.link, world.limit.total_seconds())
+        self._sums: GradientSums = self._messages
         self._layouts: dict[tuple[int, ...], list[_Bucket]] = {}
         self._unordered: set[tuple[int, ...]] = set()  # whose first backward is still to come
         self._key: tuple[int, ...] = ()
@@ -60,7 +75,7 @@ class GradientBuckets:
         self._current: list[_Bucket] | None = None
         self._home: dict[nn.Parameter, _Bucket] = {}
         self._armed = False
-        self._sent = 0
+        self._sent = self._taken = 0
 
     def begin(self, parameters: Sequence[nn.Parameter]) -> None:
         """Take up the parameters whose gradients the next ``finish`` reduces."""
@@ -75,7 +90,15 @@ class GradientBuckets:
                     self._watch(parameter)
         self._current = self._layouts[key]
         self._home = {p: bucket for bucket in self._current for p in bucket.parameters}
-        self._armed, self._sent = False, 0
+        self._armed, self._sent, self._taken = False, 0, 0
+        self._sums = self._sums_for(self._current)
+        self._sums.begin()
+
+    def _sums_for(self, buckets: Sequence[_Bucket]) -> GradientSums:
+        """Shared memory for what is in the memory of the host, unless it is very much."""
+        on_host = all(b.parameters[0].device.type == "cpu" for b in buckets)
+        fits = SharedMemorySums.has_room([bucket.nbytes for bucket in buckets])
+        return self._shared if self._shared is not None and on_host and fits else self._messages
 
     def _watch(self, parameter: nn.Parameter) -> None:
         # A freeze rule may hold it for now, and a hook can only be set on what takes gradients.
@@ -97,7 +120,7 @@ class GradientBuckets:
         bucket = self._home.get(parameter)  # type: ignore[call-overload]
         if bucket is None:
             return
-        if bucket.message is not None:
+        if bucket.pending is not None:
             raise RecipeError(
                 "A parameter got a gradient after its sum over the ranks was sent: its backward "
                 "runs in several pieces. Use activation checkpointing with use_reentrant=False."
@@ -112,12 +135,23 @@ class GradientBuckets:
         assert self._current is not None
         while self._sent < len(self._current) and self._current[self._sent].missing <= 0:
             self._send(self._current[self._sent])
+        while self._taken < self._sent and self._take(self._current[self._taken], wait=False):
+            pass
 
     def _send(self, bucket: _Bucket) -> None:
-        bucket.message = _packed(bucket.parameters)
         with self._world.explained("the sum of gradients"):
-            bucket.work = dist.all_reduce(bucket.message, group=self._world.group, async_op=True)
+            bucket.pending = self._sums.send(_parts(bucket.parameters))
         self._sent += 1
+
+    def _take(self, bucket: _Bucket, *, wait: bool) -> bool:
+        """Take the sum of the next bucket if it is there; whether it is."""
+        assert bucket.pending is not None
+        with self._world.explained("the sum of gradients"):
+            if not wait and not bucket.pending.is_ready():
+                return False
+            bucket.total = bucket.pending.take()
+        self._taken += 1
+        return True
 
     def finish(self) -> None:
         """Send what was not sent, wait, and put the sums in the place of the gradients."""
@@ -125,12 +159,12 @@ class GradientBuckets:
         self._armed = False
         for bucket in self._current[self._sent :]:
             self._send(bucket)
+        for bucket in self._current[self._taken :]:
+            self._take(bucket, wait=True)
         for bucket in self._current:
-            with self._world.explained("the sum of gradients"):
-                bucket.work.wait()
-            assert bucket.message is not None
-            _unpack(bucket.parameters, bucket.message)
-            bucket.message = bucket.work = None
+            assert bucket.total is not None
+            _unpack(bucket.parameters, bucket.total)
+            bucket.pending = bucket.total = None
         if self._key in self._unordered:
             self._order(self._current)
         self._current, self._home = None, {}
@@ -163,7 +197,7 @@ def _cut(parameters: Sequence[nn.Parameter]) -> list[_Bucket]:
     return buckets
 
 
-def _packed(parameters: Sequence[nn.Parameter]) -> Tensor:
+def _parts(parameters: Sequence[nn.Parameter]) -> list[Tensor]:
     """Return the gradients, zeros where there are none, and a one or zero for each parameter."""
     first = parameters[0]
     parts, present = [], []
@@ -180,7 +214,7 @@ def _packed(parameters: Sequence[nn.Parameter]) -> Tensor:
         else:
             parts.append(grad.reshape(-1))
     parts.append(torch.tensor(present, dtype=first.dtype, device=first.device))
-    return torch.cat(parts)
+    return parts
 
 
 def _unpack(parameters: Sequence[nn.Parameter], message: Tensor) -> None:

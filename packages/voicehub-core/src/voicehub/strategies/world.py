@@ -1,7 +1,8 @@
 """The processes of a run as a whole: who they are, and how they agree.
 
 Two process groups: the one that gradients travel over (nccl between GPUs, gloo between CPUs), and
-one over gloo for decisions, which are a few bytes on the host and must not wait for a device.
+one over gloo for decisions, which are a few bytes on the host and must not wait for a device. Where
+all processes are of one machine, decisions take a shorter way, ``local_link``.
 
 Every wait has a time limit. A limit that runs out, or a connection that breaks, ends in an error
 that names the first cause, which ``FailureWatch`` keeps.
@@ -26,11 +27,12 @@ import torch.distributed as dist
 from voicehub.errors import VoiceHubError
 from voicehub.strategies.environment import RankEnvironment, require_environment
 from voicehub.strategies.failure_watch import FailureWatch, RankFailedError, RankFailure
+from voicehub.strategies.local_link import LARGEST_ROW, LocalLink, connect
 
 ResultT = TypeVar("ResultT")
 
 #: Bytes that one exchange carries without a second round.
-_CAPACITY = 2048
+_CAPACITY = LARGEST_ROW
 _LENGTH = 8
 #: What gloo, nccl and the store say when a connection breaks or a wait is over.
 _OF_CONNECTIONS = re.compile(
@@ -56,6 +58,7 @@ class World:
         backend: ``nccl`` or ``gloo``.
         group: the process group of gradients.
         watch: keeps and finds failures.
+        link: a direct line between all ranks, where they are of one machine.
     """
 
     def __init__(self, place: RankEnvironment, *, device: str, timeout: float) -> None:
@@ -77,6 +80,8 @@ class World:
         )
         self.group: Any = dist.group.WORLD
         self._control: Any = dist.new_group(backend="gloo", timeout=_PATIENCE)
+        self.link: LocalLink | None = None  # it is made over the groups
+        self.link = connect(self.rank, self.size, self.exchange)
         self.watch.start()
 
     def exchange(self, value: Any, *, what: str = "a decision", patient: bool = False) -> list[Any]:
@@ -98,7 +103,7 @@ class World:
     ) -> Callable[[], list[Any]]:
         """Send what ``exchange`` sends; the values of all ranks come from the call returned.
 
-        All ranks must begin, and end, their exchanges in the same order.
+        All ranks must begin their exchanges in one order, and end them in one.
         """
         collect = self._gather_bytes(json.dumps(value).encode(), what, patient)
         return lambda: [json.loads(row) for row in collect()]
@@ -113,7 +118,11 @@ class World:
         return [pickle.loads(row) for row in collect()]
 
     def _gather_bytes(self, payload: bytes, what: str, patient: bool) -> Callable[[], list[bytes]]:
-        first = self._gather_rows(payload[:_CAPACITY], len(payload), _CAPACITY, what, patient)
+        row, length = payload[:_CAPACITY], len(payload)
+        if self.link is not None:
+            first = self._send_rows(self.link, row, length, what, patient)
+        else:
+            first = self._gather_rows(row, length, _CAPACITY, what, patient)
 
         def collect() -> list[bytes]:
             rows = first()
@@ -121,6 +130,21 @@ class World:
             if longest > _CAPACITY:
                 rows = self._gather_rows(payload, len(payload), longest, what, patient)()
             return [content[:length] for length, content in rows]
+
+        return collect
+
+    def _send_rows(
+        self, link: LocalLink, row: bytes, length: int, what: str, patient: bool
+    ) -> Callable[[], list[tuple[int, bytes]]]:
+        with self.explained(what):
+            number = link.send(row, length)
+
+        def collect() -> list[tuple[int, bytes]]:
+            with self.explained(what):
+                limit = _PATIENCE if patient else self.limit
+                found = link.receive(number, limit.total_seconds())
+            found[self.rank] = (length, row)
+            return [found[rank] for rank in range(self.size)]
 
         return collect
 
@@ -137,14 +161,11 @@ class World:
 
         def collect() -> list[tuple[int, bytes]]:
             with self.explained(what):
-                self._wait(work, patient)
+                work.wait(_PATIENCE if patient else self.limit)
             found = [bytes(part.numpy()) for part in gathered]
             return [(int.from_bytes(r[:_LENGTH], "little"), r[_LENGTH:]) for r in found]
 
         return collect
-
-    def _wait(self, work: Any, patient: bool) -> None:
-        work.wait(_PATIENCE if patient else self.limit)
 
     @contextmanager
     def explained(self, what: str) -> Iterator[None]:
@@ -225,6 +246,8 @@ class World:
         self.watch.stop()
         if self._hosts:
             self.watch.wait_for_others(limit=600.0)
+        if self.link is not None:
+            self.link.close()
         with suppress(Exception):  # the others may be gone already
             dist.destroy_process_group()
 

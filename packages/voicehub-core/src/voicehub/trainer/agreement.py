@@ -50,6 +50,29 @@ class GlobalWindow:
         return sum(self.counts)
 
 
+class SharedWindow:
+    """What the ranks hold of one window, told to the others; a rank goes on until it must know.
+
+    Args:
+        take: waits for the others.
+    """
+
+    def __init__(self, take: Callable[[], GlobalWindow]) -> None:
+        self._take = take
+        self._found: GlobalWindow | None = None
+
+    def found(self) -> GlobalWindow:
+        """Return what all ranks hold, once they have told it.
+
+        Raises:
+            the problem of this rank's reading; RankFailedError where it was another's.
+            RecipeError: batches of different ranks name different phases.
+        """
+        if self._found is None:
+            self._found = self._take()
+        return self._found
+
+
 def share_window(
     strategy: TrainingStrategy,
     batches: Sequence[MicroBatch],
@@ -57,7 +80,7 @@ def share_window(
     step: int,
     labels: int,
     problem: Exception | None,
-) -> GlobalWindow:
+) -> SharedWindow:
     """Tell the others what this rank has read for the next update.
 
     Args:
@@ -66,35 +89,41 @@ def share_window(
         step: the update they are for.
         labels: entries that a custom loss counts, of this rank.
         problem: what reading them raised.
-
-    Raises:
-        the problem, where it is this rank's; RankFailedError on the others.
-        RecipeError: batches of different ranks name different phases.
     """
     own = {
         "step": step,
         "count": len(batches),
-        "phases": sorted({str(batch.phase) for batch in batches if batch.phase is not None}),
+        "phases": sorted({batch.phase or "" for batch in batches}),
         "samples": sum(batch.size for batch in batches),
         "labels": labels,
         "problem": told(problem),
     }
     for name in ("audio_seconds", "padded_seconds"):
         own[name] = sum(float(batch.info.get(name, 0.0)) for batch in batches)
-    rows = strategy.exchange(own, what="the batches of the next update")
-    raise_first(problem, rows)
+    others = strategy.exchange_later(own, what="the batches of the next update")
+
+    def take() -> GlobalWindow:
+        rows = others()
+        raise_first(problem, rows)
+        return _whole_window(rows)
+
+    return SharedWindow(take)
+
+
+def _whole_window(rows: Sequence[Mapping[str, Any]]) -> GlobalWindow:
     if len({row["step"] for row in rows}) > 1:
         steps = ", ".join(f"rank {rank}: {row['step']}" for rank, row in enumerate(rows))
         raise RecipeError(f"The ranks stand at different steps ({steps}): they have diverged.")
     phases = sorted({name for row in rows for name in row["phases"]})
     if len(phases) > 1:
+        named = ", ".join(name or "none" for name in phases)
         raise RecipeError(
-            f"One accumulation window mixes the training phases {', '.join(phases)}; every batch "
-            "of a window must name the same one, on all ranks."
+            f"One accumulation window mixes the training phases {named}; every batch of a window "
+            "must name the same one, on all ranks."
         )
     return GlobalWindow(
         counts=tuple(row["count"] for row in rows),
-        phase=phases[0] if phases else None,
+        phase=(phases[0] or None) if phases else None,
         samples=sum(row["samples"] for row in rows),
         labels=sum(row["labels"] for row in rows),
         info={name: sum(r[name] for r in rows) for name in ("audio_seconds", "padded_seconds")},
@@ -112,17 +141,23 @@ class PhaseSums:
 
 
 def share_phase(
-    strategy: TrainingStrategy, phase: str, own: PhaseSums, problem: Exception | None
+    strategy: TrainingStrategy,
+    window: SharedWindow,
+    phase: str,
+    own: PhaseSums,
+    problem: Exception | None,
 ) -> PhaseSums:
     """End the phase, and add up what the ranks have summed in it, in the order of ranks.
 
-    The sums travel beside the last gradients, so that ranks wait for each other once.
+    The sums travel beside the last gradients, so that ranks wait for each other once. Before that
+    it is known of all ranks that they have come to this window.
 
     Raises:
         the problem, where it is this rank's; on the others StepOutOfMemoryError where it was
         memory, RankFailedError otherwise.
         RecipeError: some ranks counted items and others did not.
     """
+    window.found()
     row = {
         "loss": own.loss,
         "weight": own.weight,

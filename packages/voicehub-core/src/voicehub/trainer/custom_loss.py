@@ -53,7 +53,7 @@ class CustomLoss:
         outputs = adapter.forward(features, context.phase)
         if self.is_normalised:
             shared = window.shared
-            items = self.count(window.batches) if shared is None else shared.labels
+            items = self.count(window.batches) if shared is None else shared.found().labels
             loss = self.function(outputs, labels, num_items_in_batch=items)
         else:
             loss = self.function(outputs, labels)

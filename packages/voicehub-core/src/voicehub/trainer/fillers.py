@@ -23,7 +23,7 @@ class Fillers:
     def filled_up(self, window: Window) -> Sequence[MicroBatch]:
         """Return the window's micro-batches, as many as the process with the most has."""
         assert window.shared is not None
-        missing = max(window.shared.counts) - len(window.batches)
+        missing = max(window.shared.found().counts) - len(window.batches)
         if window.batches:
             self._newest = window.batches[-1]
         return [*window.batches, *(self.one() for _ in range(missing))]

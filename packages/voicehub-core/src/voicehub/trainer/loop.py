@@ -11,7 +11,7 @@ from voicehub.errors import DataError, NonFiniteError
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.agreement import (
-    GlobalWindow,
+    SharedWindow,
     share_control,
     share_control_later,
     share_window,
@@ -105,7 +105,7 @@ class TrainingLoop:
         else:
             self._end_epoch_if_read()
 
-    def _windows(self) -> Iterator[tuple[list[MicroBatch], GlobalWindow | None]]:
+    def _windows(self) -> Iterator[tuple[list[MicroBatch], SharedWindow | None]]:
         """Windows of what is left of the epoch, until no process has a micro-batch left."""
         state = self.state
         windows = self.feed.windows(
@@ -125,7 +125,8 @@ class TrainingLoop:
                 labels=self.window.count_labels(batches),
                 problem=problem,
             )
-            if not shared.micro_batches:
+            # What the others hold is looked at later, while their share is on its way.
+            if (problem is not None or not batches) and not shared.found().micro_batches:
                 return
             yield batches, shared
 
@@ -141,7 +142,7 @@ class TrainingLoop:
             self._end_epoch()
 
     def _run_window(
-        self, batches: list[MicroBatch], shared: GlobalWindow | None, num_batches: int | None
+        self, batches: list[MicroBatch], shared: SharedWindow | None, num_batches: int | None
     ) -> None:
         state = self.state
         self.actions.fire("on_step_begin")
@@ -149,11 +150,14 @@ class TrainingLoop:
             for batch in batches:
                 self.samples_read += batch.size
                 self.progress.add_batch(batch.size, batch.info)
-        else:
-            self.samples_read += shared.samples
-            self.progress.add_batch(shared.samples, shared.info)
         result = self.window.run(Window(batches, state.global_step, state.epoch, shared))
-        state.train_batch_cursor += len(batches) if shared is None else shared.micro_batches
+        if shared is None:
+            state.train_batch_cursor += len(batches)
+        else:
+            whole = shared.found()
+            self.samples_read += whole.samples
+            self.progress.add_batch(whole.samples, whole.info)
+            state.train_batch_cursor += whole.micro_batches
         if num_batches is not None:
             state.epoch = state.train_epoch + state.train_batch_cursor / num_batches
         self.actions.settle()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from voicehub.trainer.agreement import GlobalWindow
+    from voicehub.trainer.agreement import SharedWindow
 
 
 @dataclass(slots=True)
@@ -27,4 +27,4 @@ class Window:
     batches: Sequence[MicroBatch]
     step: int
     epoch: float
-    shared: GlobalWindow | None = None  # what all processes hold of it; None with one
+    shared: SharedWindow | None = None  # what all processes hold of it; None with one

@@ -177,8 +177,10 @@ class AccumulationWindow:
         return [due]
 
     def _due(self, window: Window) -> Sequence[TrainingPhaseSpec]:
-        # Where several processes share a window, one may have no micro-batch of its own.
-        named = window.batches[0].phase if window.shared is None else window.shared.phase
+        if window.batches or window.shared is None:
+            named = window.batches[0].phase
+        else:  # of several processes one may have no micro-batch of its own
+            named = window.shared.found().phase
         if any(batch.phase != named for batch in window.batches):
             names = sorted({str(batch.phase) for batch in window.batches})
             raise RecipeError(
@@ -284,7 +286,8 @@ class AccumulationWindow:
         if problem is not None and self.strategy.needs_equal_work:
             raise problem  # the others wait in the middle of a forward: nothing can be finished
         own = PhaseSums() if problem is not None else total.plain()
-        return share_phase(self.strategy, phase.name, own, problem)
+        assert window.shared is not None
+        return share_phase(self.strategy, window.shared, phase.name, own, problem)
 
     def _run_micro_batches(
         self, phase: TrainingPhaseSpec, window: Window, total: _PhaseSum, *, alone: bool
