@@ -16,13 +16,16 @@ from voicehub.errors import CheckpointError, ConfigurationError
 from voicehub.models.artifact import is_artifact, read_artifact
 from voicehub.models.lifecycle import PreTrainedTTSModel
 from voicehub.models.results import Synthesis
+from voicehub.models.sampling import Prompt
 from voicehub.suggest import did_you_mean
 from voicehub_flow.features.base import AudioExtractor, Extractor, Kind, TextExtractor
 from voicehub_flow.features.registry import stored_extractor
 from voicehub_flow.multimodal.generation import GenerationConditions, generate_latents
 from voicehub_flow.multimodal.network import MultimodalTransformer
+from voicehub_flow.multimodal.prompts import conditions_of, open_sets
 from voicehub_flow.solvers import Method
 from voicehub_flow.store.config import GenerationConfig, MultimodalModelConfig
+from voicehub_flow.store.sets import ClipSet
 from voicehub_flow.store.shapes import FeatureShapes
 from voicehub_flow.store.statistics import ChannelStatistics
 
@@ -64,6 +67,7 @@ class MultimodalFlow(PreTrainedTTSModel):
         self._kept: dict[str, Any] = {}
         self._beside = Path()
         self._extractors: dict[str, Extractor] = {}
+        self._sets: list[ClipSet] = []
         self._is_artifact = False
         directory = Path(self.name_or_path)
         if self.name_or_path != RANDOM_WEIGHTS and is_artifact(directory):
@@ -244,6 +248,26 @@ class MultimodalFlow(PreTrainedTTSModel):
             np.ascontiguousarray(self.audio.decode(each, self.config.vocoder).cpu().numpy())
             for each in latents
         ]
+
+    def configure_sampling(self, config: Any) -> None:
+        """Take solver, guidance and vocoder of a run, and its stores, whose clips prompts name."""
+        self.config = self.config.model_copy(
+            update={
+                "generation": config.model.generation,
+                "vocoder": config.model.vocoder,
+            }
+        )
+        self._sets = open_sets(config.data, self.shapes)
+
+    def sample(self, prompt: Prompt, *, seed: int) -> Synthesis:
+        """Make a prompt: its text, the video of the clip that it names, or both.
+
+        Raises:
+            DataError: the prompt asks for what the model does not know.
+        """
+        conditions = conditions_of(prompt, self._sets, self.encode_texts)
+        latents = self.generate(conditions, seeds=(seed,), **prompt.options)
+        return Synthesis(prompt.text or "", self.decode(latents)[0], self.sampling_rate)
 
     def synthesize(
         self,

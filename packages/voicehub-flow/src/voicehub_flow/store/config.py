@@ -13,6 +13,7 @@ from voicehub.models.assets import Asset
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub_data.config.base import DataModel
+from voicehub_flow.sampling.config import AfterTrainingConfig
 from voicehub_flow.vocoders.settings import VocoderSettings
 
 # -- data --------------------------------------------------------------------------------------
@@ -195,6 +196,7 @@ class StoreRunConfig(RunConfig):
 
     model: MultimodalModelConfig = Field(default_factory=MultimodalModelConfig)
     data: StoreDataConfig
+    after_training: AfterTrainingConfig = Field(default_factory=AfterTrainingConfig)
 
     @model_validator(mode="after")
     def _settings_have_one_home(self) -> Self:

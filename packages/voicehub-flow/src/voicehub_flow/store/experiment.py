@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from voicehub.adapters.experiment import Experiment
+from voicehub.adapters.experiment import Experiment, FinalStep
 from voicehub.data.plan import FixedSizePlan
 from voicehub.errors import ConfigurationError, UnsupportedTrainingError
+from voicehub.models.sampling import Prompt
 from voicehub.specs.registry import get_training_spec
 from voicehub.strategies.environment import read_environment
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub_flow.multimodal.model import MultimodalFlow
 from voicehub_flow.objective import AudioVisualNull, LogitNormalTime
+from voicehub_flow.sampling.steps import Example, final_steps, spread
 from voicehub_flow.store import layout
 from voicehub_flow.store.collate import StoreCollator
 from voicehub_flow.store.config import MultimodalArchitecture, StoreDataConfig, StoreRunConfig
@@ -84,9 +87,46 @@ def build_experiment(config: StoreRunConfig) -> Experiment:
             for name, dataset in datasets.items()
         },
         data_report=[part.report for part in (*train, *evals.values())],
+        final_steps=_final_steps(config, train, evals, model),
         record=_record(train, evals, shapes, model),
         next_command=_next_command(train[0]),
     )
+
+
+def _final_steps(
+    config: StoreRunConfig,
+    train: Sequence[ClipSet],
+    evals: dict[str, ClipSet],
+    model: MultimodalFlow,
+) -> list[FinalStep]:
+    """Clips of the first evaluation set, or of the first training set, made again."""
+    after = config.after_training
+    if "audio" not in model.artifact_config()["extractors"]:
+        if after.prompts or after.metrics:
+            raise ConfigurationError(
+                "after_training asks for samples, but which extractor made the latents is not "
+                "known, so they cannot be decoded: the store was not written by `voicehub features "
+                "extract`. Leave out after_training.prompts and after_training.metrics."
+            )
+        train[0].report.notes.append(
+            "no samples at the end: which extractor made the latents is not known"
+        )
+        return []
+    part = next(iter(evals.values()), train[0])
+    clips = StoreDataset([part])
+    examples = [
+        Example(
+            Prompt(part.ids[position], features=clips.sample_id(position)),
+            partial(_recording, model, clips, position),
+        )
+        for position in spread(after.samples, len(clips))
+    ]
+    return final_steps(after, config, examples)
+
+
+def _recording(model: MultimodalFlow, clips: StoreDataset, position: int) -> tuple[Any, int]:
+    """A clip as its latents sound: what the model could reach at best."""
+    return model.decode(clips[position].mean[None])[0], model.sampling_rate
 
 
 def resolve_shapes(sizes: MultimodalArchitecture, data: StoreDataConfig) -> FeatureShapes:

@@ -38,6 +38,7 @@ class FeatureStore:
 
     Attributes:
         directory: where it lies.
+        shards: tensors of every shard, by name.
         index: what is known of its clips; None for a store in the plain published layout.
         ids: of the clips in their order; None where the store has none.
         texts: labels or captions; empty texts where the store has none.
@@ -50,11 +51,11 @@ class FeatureStore:
         index: StoreIndex | None,
     ) -> None:
         self.directory, self.index = directory, index
-        self._shards = [dict(shard) for shard in shards]
+        self.shards = [dict(shard) for shard in shards]
         self._digests: PackedRows[Mapping[str, str]] | None = None
         if index is None:
-            self.ids = _ids_within(self._shards[0], directory)
-            count = next(iter(self._shards[0].values())).shape[0]
+            self.ids = _ids_within(self.shards[0], directory)
+            count = next(iter(self.shards[0].values())).shape[0]
             self.texts: Sequence[str] = [""] * count
             self._places = np.stack([np.zeros(count, np.int64), np.arange(count)], 1)
         else:
@@ -69,7 +70,7 @@ class FeatureStore:
     @property
     def tensors(self) -> Mapping[str, StoredTensor]:
         """The tensors of the first shard, whose names, row shapes and dtypes all shards have."""
-        return self._shards[0]
+        return self.shards[0]
 
     @property
     def has_checksums(self) -> bool:
@@ -96,7 +97,7 @@ class FeatureStore:
         digests = self._digests[position] if check and self._digests is not None else {}
         found = {}
         for name in names:
-            stored = self._shards[shard][name]
+            stored = self.shards[shard][name]
             content = stored.read_bytes(row)
             if name in digests and digest_of(content) != digests[name]:
                 raise DataError(
@@ -114,7 +115,7 @@ class FeatureStore:
     def place(self, position: int, name: str) -> tuple[StoredTensor, int]:
         """File and row of a clip's tensor."""
         shard, row = self._places[position].tolist()
-        return self._shards[shard][name], row
+        return self.shards[shard][name], row
 
     def describe(self, position: int) -> str:
         """Id of a clip, or its row where the store has no ids."""
@@ -127,12 +128,12 @@ class FeatureStore:
         """
         if self.index is not None and self.index.statistics is not None:
             return self.index.statistics
-        return statistics_of(self._shards)
+        return statistics_of(self.shards)
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) that differs where clips do; without checksums, where sizes do."""
         digest = hashlib.sha256()
-        for shard in self._shards:
+        for shard in self.shards:
             for name, tensor in sorted(shard.items()):
                 digest.update(f"{name} {tensor.shape} {tensor.dtype}\n".encode())
         if self._digests is not None:
