@@ -53,6 +53,7 @@ def tiny_settings(values: Mapping[str, Any], directory: Path) -> list[str]:
         "training.per_device_train_batch_size=4",
         "model.generation.steps=2",
         "model.vocoder.iterations=2",
+        "after_training.metrics=[frechet_distance]",
         *(f"model.architecture.{key}={value}" for key, value in _SIZES.items()),
     ]
 

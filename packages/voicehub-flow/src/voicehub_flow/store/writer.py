@@ -148,7 +148,7 @@ def shard_name(number: int) -> str:
     return f"{SHARDS}/{number:06d}"
 
 
-def index_published(directory: Path, table: StoreTable, **record: Any) -> StoreIndex:
+def index_published(directory: Path, table: StoreTable) -> StoreIndex:
     """Give a store in the published layout ids and checksums: row i is line i of the table.
 
     Raises:
@@ -172,7 +172,7 @@ def index_published(directory: Path, table: StoreTable, **record: Any) -> StoreI
         for number in range(count)
     ]
     statistics = statistics_of([tensors]) if layout.MEAN in tensors else None
-    index = StoreIndex(rows, {".": count}, statistics, {}, dict(record))
+    index = StoreIndex(rows, {".": count}, statistics, {}, {"table": str(table.path)})
     index.write(directory)
     return index
 

@@ -25,7 +25,7 @@ def index(
     from voicehub_flow.store.tables import read_table
     from voicehub_flow.store.writer import index_published
 
-    made = index_published(store, read_table(table), table=str(table))
+    made = index_published(store, read_table(table))
     result = {"store": store, "clips": len(made.rows)}
     human = f"{store}: {len(made.rows):,} clips have ids and checksums now"
     finish(result, json_mode=json_, human=human, ok=True)
