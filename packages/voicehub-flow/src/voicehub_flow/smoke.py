@@ -32,6 +32,7 @@ def tiny_settings(values: Mapping[str, Any], directory: Path) -> list[str]:
         "data.batches.max_padded_seconds=8",
         "model.synthesis.steps=2",
         "model.vocoder.iterations=2",
+        "after_training.metrics=[frechet_distance]",
         "model.mel.win_length=null",
         *(f"model.architecture.{key}={value}" for key, value in sizes.items()),
         *(f"model.mel.{key}={value}" for key, value in MEL.items()),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from voicehub.checkpoints.strict_json import dump_json
-from voicehub.errors import DataError
+from voicehub.errors import ConfigurationError, DataError
 from voicehub.reporting import figures
 from voicehub.reporting.media_files import file_html, file_name_of
 from voicehub.reporting.page_style import STYLE
@@ -98,7 +98,7 @@ def make_samples(
         own = prompt.seed_with(seed)
         try:
             made = model.sample(prompt, seed=own)
-        except DataError as error:
+        except (DataError, ConfigurationError) as error:  # an unknown speaker is the latter
             sheet.failed[prompt.id] = str(error)
             continue
         audio, picture = sheet.directory / f"{name}.wav", sheet.directory / f"{name}.png"

@@ -1,0 +1,1 @@
+"""Metrics of generated audio, by name."""
