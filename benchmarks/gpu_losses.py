@@ -1,11 +1,19 @@
 """Losses with kernels on a CUDA device: numbers against float64, repeatability, speed.
 
-Run it where there is a GPU: ``python benchmarks/gpu_losses.py [--json]``. It takes a minute or two,
-ends with 1 if a number is wrong, and with 2 where there is no device; nothing depends on it.
+Run it where there is a GPU: ``python benchmarks/gpu_losses.py [NAME ...] [--json]``. It takes a few
+minutes, ends with 1 if a number is wrong, and with 2 where there is no device; nothing depends on
+it. ``--cpu`` runs the checks of numbers on the CPU's paths, to try the script itself.
 
 * ``alignment``: every frame equals that of the float64 search in torch operators, for all dtypes,
-  strides and lengths, equal bits in 20 runs, lengths that allow no path flagged, compiled with
-  ``torch.compile``; timed beside the way through the CPU that published trainers take.
+  strides and lengths, lengths that allow no path flagged; beside the way through the CPU that
+  published trainers take.
+* ``ctc``: losses and gradients against float64 on the CPU, to 3,000 frames and 1,000 labels; bad
+  labels flagged; beside ``log_softmax`` and torch's own ``ctc_loss``, and cuDNN's.
+* ``velocity``, ``linear-cross-entropy``, ``aam-softmax``: losses and gradients against float64;
+  beside the lines that recipes write.
+
+Of all: equal bits in 20 runs, and compiled with ``torch.compile``. Tolerances are ten times those
+of the CPU's tests.
 """
 
 from __future__ import annotations
@@ -19,63 +27,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from gpu_cases import CHECKS
 
-from voicehub_vits.losses import maximum_path
-
-RUNS = 20
 ROUNDS = 30
-SHAPES = ((3, 1, 1), (4, 17, 90), (8, 160, 640), (2, 700, 1500), (2, 2048, 4096))
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
 
 
-def batch(
-    shape: tuple[int, int, int], dtype: torch.dtype, device: str
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Scores, text lengths and frame lengths; the last item has as many frames as positions."""
-    torch.manual_seed(sum(shape))
-    count, text, frames = shape
-    scores = (torch.randn(shape) * 30.0 - 150.0).to(device, dtype)
-    text_lengths = torch.linspace(max(1, text // 2), text, count).long()
-    frame_lengths = torch.linspace(max(text, frames * 0.6), frames, count).long()
-    frame_lengths[-1] = text_lengths[-1]
-    return scores, text_lengths.to(device), frame_lengths.to(device)
-
-
-def numbers(device: str, kernel: str) -> list[str]:
-    """What is wrong, one line each."""
-    wrong: list[str] = []
-    for shape in SHAPES:
-        for dtype in DTYPES:
-            scores, *sizes = batch(shape, dtype, device)
-            exact = maximum_path(
-                scores.double().cpu(), *(values.cpu() for values in sizes), kernel="torch"
-            )
-            turned = scores.transpose(1, 2).contiguous().transpose(1, 2)
-            for layout, values in (("frames last", scores), ("frames first", turned)):
-                found = maximum_path(values, *sizes, kernel=kernel).cpu()
-                unlike = int((found != exact).sum())
-                if unlike:
-                    wrong.append(f"{shape} {dtype} {layout}: {unlike} frames unlike float64")
-    scores, *sizes = batch(SHAPES[2], torch.float32, device)
-    first = maximum_path(scores, *sizes, kernel=kernel)
-    if not all(
-        torch.equal(first, maximum_path(scores, *sizes, kernel=kernel)) for _ in range(RUNS)
-    ):
-        wrong.append(f"{RUNS} runs are not equal")
-    bad = sizes[0].clone()
-    bad[0] = sizes[1][0] + 1
-    flagged = maximum_path(scores, bad, sizes[1], check=False, kernel=kernel)
-    if not (flagged[0] == -1).all() or not torch.equal(flagged[1:], first[1:]):
-        wrong.append("text longer than the frames is not flagged, or disturbs others")
-    compiled = torch.compile(maximum_path, fullgraph=True)
-    if not torch.equal(compiled(scores, *sizes, kernel=kernel), first):
-        wrong.append("compiled, the path is another")
-    return wrong
-
-
-def milliseconds(work: Callable[[], object]) -> float:
-    """Median of rounds, the device waited for."""
+def measured(work: Callable[[], object]) -> dict[str, float]:
+    """Median milliseconds, the device waited for, and peak megabytes above what was there."""
     times = []
     for _ in range(ROUNDS + 3):
         torch.cuda.synchronize()
@@ -83,40 +41,51 @@ def milliseconds(work: Callable[[], object]) -> float:
         work()
         torch.cuda.synchronize()
         times.append(time.perf_counter() - began)
-    return 1e3 * statistics.median(times[3:])
-
-
-def speed() -> dict[str, float]:
-    """Milliseconds of our kernel, of torch operators, and through the CPU with our C."""
-    scores, *sizes = batch((16, 160, 640), torch.float32, "cuda")
-
-    def through_the_cpu() -> Tensor:
-        found = maximum_path(scores.cpu(), *(values.cpu() for values in sizes))
-        return found.cuda()
-
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    work()
+    torch.cuda.synchronize()
+    peak = torch.cuda.max_memory_allocated() - before
     return {
-        "triton": milliseconds(lambda: maximum_path(scores, *sizes, kernel="triton")),
-        "torch operators": milliseconds(lambda: maximum_path(scores, *sizes, kernel="torch")),
-        "copy to the CPU and back": milliseconds(through_the_cpu),
+        "ms": round(1e3 * statistics.median(times[3:]), 4),
+        "peak_mb": round(peak / 1e6, 3),
     }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(CHECKS)}; all when none is named")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    parser.add_argument("--cpu", action="store_true", help="numbers alone, on the CPU's paths")
     options = parser.parse_args(arguments)
-    if not torch.cuda.is_available():
+    unknown = [name for name in options.names if name not in CHECKS]
+    if unknown:
+        parser.error(f"no loss {unknown}")
+    if not options.cpu and not torch.cuda.is_available():
         print("no CUDA device: nothing was measured", file=sys.stderr)
         return 2
-    wrong = numbers("cuda", "triton")
-    result: dict[str, Any] = {"device": torch.cuda.get_device_name(), "wrong": wrong}
-    result["alignment_ms"] = {name: round(value, 4) for name, value in speed().items()}
-    print("\n".join(wrong) or "every number is right")
-    for name, value in result["alignment_ms"].items():
-        print(f"{name:28}{value:10.3f} ms")
+    device = "cpu" if options.cpu else "cuda"
+    result: dict[str, Any] = {
+        "device": "cpu" if options.cpu else torch.cuda.get_device_name(),
+        "wrong": [],
+        "speed": {},
+    }
+    for name in options.names or CHECKS:
+        check = CHECKS[name]
+        began = time.perf_counter()
+        wrong = [f"{name}: {line}" for line in check.numbers(device)]
+        result["wrong"] += wrong
+        spent = time.perf_counter() - began
+        print("\n".join(wrong) or f"{name}: every number is right ({spent:.0f} s)", flush=True)
+        if options.cpu:
+            continue
+        found = {what: measured(work) for what, work in check.works().items()}
+        result["speed"][name] = found
+        for what, row in found.items():
+            print(f"  {what:36}{row['ms']:10.3f} ms{row['peak_mb']:10.1f} MB", flush=True)
     if options.json:
         print(json.dumps(result))
-    return 1 if wrong else 0
+    return 1 if result["wrong"] else 0
 
 
 if __name__ == "__main__":

@@ -2,30 +2,71 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
+pytest.importorskip("voicehub_asr_ctc")
+pytest.importorskip("voicehub_flow")
 pytest.importorskip("voicehub_vits")
+pytest.importorskip("voicehub_xvector")
 
+import gpu_cases
 import gpu_losses
 
 
-def test_sound_paths_pass_and_wrong_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_losses, "SHAPES", ((3, 1, 1), (4, 17, 90), (3, 20, 60)))
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_cases, "ALIGNMENTS", ((3, 1, 1), (4, 17, 90), (3, 20, 60)))
+    monkeypatch.setattr(
+        gpu_cases, "CTC", ((3, 1, 5, 1), (5, 20, 9, 6), (8, 90, 12, 30), (1, 40, 7, 9))
+    )
+    monkeypatch.setattr(gpu_cases, "VELOCITIES", ((1, 1, 1), (5, 9, 7), (3, 20, 4)))
+    monkeypatch.setattr(gpu_cases, "RUNS", 2)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
-    assert gpu_losses.numbers("cpu", "torch") == []
-    sound = gpu_losses.maximum_path
 
-    def late(scores: torch.Tensor, *sizes: torch.Tensor, **options: object) -> torch.Tensor:
+
+@pytest.mark.parametrize("name", list(gpu_cases.CHECKS))
+def test_sound_paths_pass(name: str) -> None:
+    if name == "ctc":
+        bad = gpu_cases.CTC[2]
+        assert bad[3] < 81, "more labels announced than there are"
+    assert gpu_cases.CHECKS[name].numbers("cpu") == []
+
+
+def test_a_late_path_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = gpu_cases.maximum_path
+
+    def late(scores: torch.Tensor, *sizes: torch.Tensor, **options: Any) -> torch.Tensor:
         index = sound(scores, *sizes, **options)
         return index.roll(1, 1) if scores.dtype == torch.float16 else index
 
-    monkeypatch.setattr(gpu_losses, "maximum_path", late)
-    wrong = gpu_losses.numbers("cpu", "torch")
+    monkeypatch.setattr(gpu_cases, "maximum_path", late)
+    wrong = gpu_cases.CHECKS["alignment"].numbers("cpu")
     assert wrong and all("float16" in line and "unlike float64" in line for line in wrong)
+
+
+@pytest.mark.parametrize(("name", "step"), [("ctc", "ctc_step"), ("velocity", "velocity_step")])
+def test_a_wrong_gradient_and_unequal_runs_are_found(
+    name: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound, noise = getattr(gpu_cases, step), torch.Generator().manual_seed(0)
+
+    def off(*values: torch.Tensor, **options: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        value, gradient = sound(*values, **options)
+        if values[0].dtype == torch.float32:
+            gradient = gradient * (1.0 + 1e-3 * torch.rand((), generator=noise))
+        return value, gradient
+
+    monkeypatch.setattr(gpu_cases, step, off)
+    wrong = " ".join(gpu_cases.CHECKS[name].numbers("cpu"))
+    assert "torch.float32 items first, gradient: off by" in wrong and "runs are not equal" in wrong
+    assert "bfloat16" not in wrong
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
 def test_without_a_device_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu_losses.main([]) == 2
     assert "no CUDA device" in capsys.readouterr().err
+    assert gpu_losses.main(["--cpu", "linear-cross-entropy"]) == 0
