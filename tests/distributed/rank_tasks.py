@@ -114,7 +114,9 @@ def result(trainer: Trainer) -> dict[str, Any]:
     losses = [(row["step"], row["loss"], row["grad_norm"]) for row in rows if "loss" in row]
     average = {}
     if trainer.averaging is not None:
-        average = {k: v.clone() for k, v in trainer.averaging.state_dict()["shadows"].items()}
+        state = trainer.averaging.state_dict()
+        kinds = state.get("averages", {"": state})
+        average = {f"{n}{k}": v.clone() for n, s in kinds.items() for k, v in s["shadows"].items()}
     return {
         "weights": weights(trainer),
         "average": average,
