@@ -45,9 +45,10 @@ def model_types_of(name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return (name,), ()
     declared = loading.names(TRAINING_SPECS)
     if name in declared:
-        return (), (get_training_spec(name).model_type,)
+        own = get_training_spec(name).model_type  # the name may be an alias
+        return ((own,), ()) if own in offered else ((), (own,))
     specs = {known: spec for known in declared if (spec := _sound_spec(known)) is not None}
-    types = [known for known, spec in specs.items() if spec.family == name]
+    types = list(dict.fromkeys(s.model_type for s in specs.values() if s.family == name))
     if not types:
         families = {spec.family for spec in specs.values()}
         raise ConfigurationError(
