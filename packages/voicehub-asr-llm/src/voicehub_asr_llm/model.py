@@ -25,6 +25,7 @@ from voicehub_asr_llm.projectors import build_projector, calibrate
 from voicehub_asr_llm.recogniser import LlmRecogniser
 from voicehub_asr_llm.saving import Bases, load_parts, require_identity, save_parts
 from voicehub_asr_llm.saving.bases import absolute
+from voicehub_asr_llm.saving.parts import holds_decoder
 from voicehub_asr_llm.specs import MODEL_TYPE
 from voicehub_asr_llm.training import mark_trainable
 from voicehub_hf.lora import add_lora, merge_lora
@@ -215,6 +216,9 @@ class AsrLlm(LlmRecogniser):
             )
         self.model = network.to(self.device)
         self.model.train(self.is_training_load)
+        if not self.is_training_load:
+            # Some kernels of torch round otherwise for weights that could have a gradient.
+            self.model.requires_grad_(False)
 
     def _initialize_from(self, weights: InitialWeights) -> Sequence[str]:
         """Take over the projector, adapters, and what else of the bases was trained."""
@@ -228,14 +232,14 @@ class AsrLlm(LlmRecogniser):
         adapted = before.decoder.lora is not None
         if adapted and self.config.decoder.lora is None:
             return self._start_merged(weights)
-        self._carried = load_parts(self.model, self.config, weights.directory)
-        if self.config.decoder.lora is not None and _of_decoder(self._carried):
+        if self.config.decoder.lora is not None and holds_decoder(weights.directory):
             raise CheckpointMismatchError(
                 f"init_from {weights.directory} has trained weights of the decoder itself, and "
                 "this run puts adapters on the decoder as published. Write the trained decoder "
                 f"(voicehub asr-llm merge {weights.directory} --out DIR), and set "
                 "model.decoder.path=DIR."
             )
+        self._carried = load_parts(self.model, self.config, weights.directory)
         return ["adapters go on"] if adapted else []
 
     def _start_merged(self, weights: InitialWeights) -> Sequence[str]:
@@ -287,7 +291,3 @@ class AsrLlm(LlmRecogniser):
     def running_device(self) -> torch.device:
         """Where the weights are."""
         return next(self.network.parameters()).device  # type: ignore[no-any-return]
-
-
-def _of_decoder(names: frozenset[str]) -> bool:
-    return any(name.startswith("decoder.") for name in names)

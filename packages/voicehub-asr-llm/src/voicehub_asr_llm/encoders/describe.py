@@ -46,6 +46,8 @@ def _model_type(config: EncoderConfig) -> str:
     }
     try:
         found, _ = PreTrainedConfig.get_config_dict(config.path, **fetch)
+        if not found:
+            raise FileNotFoundError("it has no config.json.")
     except OSError as error:
         raise CheckpointError(
             f"model.encoder.path: there is no checkpoint at {config.path}, neither in a local "

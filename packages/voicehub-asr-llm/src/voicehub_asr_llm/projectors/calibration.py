@@ -9,7 +9,7 @@ from voicehub.errors import ConfigurationError
 from voicehub_asr_llm.projectors.base import Projector
 
 #: Outputs that a probe has.
-_PROBE_OUTPUTS = 64
+_PROBE_OUTPUTS = 1024
 
 
 def probe_rms(projector: Projector, encoder_size: int, *, seed: int) -> float:

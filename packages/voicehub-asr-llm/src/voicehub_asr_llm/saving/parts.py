@@ -91,6 +91,11 @@ def load_parts(
     return frozenset(replaced)
 
 
+def holds_decoder(directory: Path) -> bool:
+    """Whether an artifact holds trained weights of the decoder itself."""
+    return (directory / _BASE_FILES["decoder"]).is_file()
+
+
 def saved_names(directory: Path) -> frozenset[str]:
     """Names, as in the network, of the tensors that an artifact holds, the scale left out."""
     names = {f"projector.{name}" for name in _read(directory / PROJECTOR_FILE)}

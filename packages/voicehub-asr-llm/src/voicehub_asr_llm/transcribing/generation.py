@@ -92,7 +92,7 @@ def generate(
         repetition_penalty=config.repetition_penalty,
         no_repeat_ngram_size=config.no_repeat_ngram_size,
     )
-    stop: Any = _Stop(limits, beam_size)
+    stop: Any = _Stop(limits)
     found = plain(decoder).generate(
         inputs_embeds=padded,
         attention_mask=mask,
@@ -108,13 +108,15 @@ def generate(
 class _Stop:
     """Ends a text at its own limit, or once it goes round in circles."""
 
-    def __init__(self, limits: Limits, beam_size: int) -> None:
-        self.limits, self.beam_size = limits, beam_size
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
 
     def __call__(self, input_ids: Tensor, scores: Any, **_: Any) -> Tensor:
         rows = input_ids.tolist()
+        # A beam search looks at more candidates of a recording than it has beams.
+        each = len(rows) // len(self.limits.tokens)
         done = [
-            len(row) >= self.limits.tokens[place // self.beam_size]
+            len(row) >= self.limits.tokens[place // each]
             or repeated(row, self.limits.max_repeats) is not None
             for place, row in enumerate(rows)
         ]
