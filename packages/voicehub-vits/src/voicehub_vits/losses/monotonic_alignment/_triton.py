@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 # Fixed, not tuned at run time: text positions that a program holds, and its warps.
-WARPS = {128: 1, 256: 2, 512: 4, 1024: 8, 2048: 8}
+WARPS = {128: 1, 256: 2, 512: 4, 1024: 8, 2048: 16}
 MOST_TEXT = max(WARPS)
 
 
