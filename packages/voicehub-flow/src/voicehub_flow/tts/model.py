@@ -235,6 +235,11 @@ class F5TTS(PreTrainedTTSModel):
 
     # -- synthesis --------------------------------------------------------------------------------
 
+    def configure_sampling(self, config: Any) -> None:
+        """Take solver, guidance and vocoder of a run."""
+        update = {"synthesis": config.model.synthesis, "vocoder": config.model.vocoder}
+        self.config, self._vocoder = self.config.model_copy(update=update), None
+
     def synthesize(
         self,
         texts: Sequence[str],
