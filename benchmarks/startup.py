@@ -1,7 +1,10 @@
 """CPU time and modules of starting VoiceHub: ``import voicehub``, ``--help`` and ``plugins``.
 
-Each case runs in fresh interpreters; the child reports ``time.process_time()`` and
-``sys.modules`` when it is done, so that waiting for the disk or for other programs does not count.
+What other training systems take to be imported is measured beside it, where they are installed.
+
+Each case runs in fresh interpreters, one of each in every round; the child reports
+``time.process_time()`` and ``sys.modules`` when it is done, so that waiting for the disk or for
+other programs does not count.
 
 Run it alone with ``python benchmarks/startup.py [--rounds 9 --json]``.
 """
@@ -15,7 +18,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from typing import Any
+
+from harness.interleaving import interleave
 
 CASES: dict[str, str] = {
     "empty interpreter": "",
@@ -24,6 +31,17 @@ CASES: dict[str, str] = {
     "voicehub plugins": "from voicehub.cli.app import main; run(main, 'plugins')",
 }
 """What each case executes; ``run`` calls a console script's function with arguments."""
+
+RIVALS: dict[str, str] = {
+    f"import {name}": f"import {module}"
+    for name, module in {
+        "torch": "torch",
+        "transformers.Trainer": "transformers; transformers.Trainer",
+        "lightning": "lightning",
+        "speechbrain": "speechbrain",
+    }.items()
+}
+"""Other systems, imported as far as it takes to name their trainers."""
 
 HEAVY: tuple[str, ...] = (
     "torch",
@@ -79,13 +97,35 @@ def measure(name: str, rounds: int = 1) -> Start:
     Raises:
         RuntimeError: the command failed; its error output is in the message.
     """
-    reports = [_run_child(name) for _ in range(rounds)]
-    return Start(name, tuple(r["cpu"] for r in reports), tuple(reports[-1]["modules"]))
+    return measure_all([name], rounds)[0]
+
+
+def measure_all(names: Sequence[str], rounds: int) -> list[Start]:
+    """Run cases in fresh interpreters, all of them in every round.
+
+    Raises:
+        RuntimeError: a command failed; its error output is in the message.
+    """
+    modules: dict[str, tuple[str, ...]] = {}
+
+    def once(name: str) -> float:
+        report = _run_child(name)
+        modules[name] = tuple(report["modules"])
+        return float(report["cpu"])
+
+    works = {name: partial(once, name) for name in names}
+    cpu = interleave(works, rounds, warm_up=False)
+    return [Start(name, tuple(cpu[name]), modules[name]) for name in names]
+
+
+def rivals() -> list[str]:
+    """Those that are installed."""
+    return [name for name in RIVALS if find_spec(name.split()[1].partition(".")[0]) is not None]
 
 
 def _run_child(name: str) -> dict[str, Any]:
     child = subprocess.run(
-        [sys.executable, "-c", _CHILD.replace("# the case", CASES[name])],
+        [sys.executable, "-c", _CHILD.replace("# the case", {**CASES, **RIVALS}[name])],
         capture_output=True,
         text=True,
         check=False,
@@ -113,13 +153,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     options = parser.parse_args(arguments)
     plugins = plugin_modules()
-    starts = [measure(name, options.rounds) for name in CASES]
+    starts = measure_all([*CASES, *rivals()], options.rounds)
     empty = starts[0].median
     print(f"{'case':20}{'CPU, ms':>10}{'over empty':>12}{'modules':>9}  heavy modules loaded")
     for start in starts:
         print(
             f"{start.name:20}{1e3 * start.median:10.1f}{1e3 * (start.median - empty):12.1f}"
-            f"{len(start.modules):9d}  {', '.join(start.heavy(plugins)) or '-'}"
+            f"{len(start.modules):9d}  "
+            f"{', '.join(start.heavy(plugins)) or '-' if start.name in CASES else ''}"
         )
     if options.json:
         cases = {
