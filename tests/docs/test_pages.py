@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from command_server import RUN
 from packaging.requirements import Requirement
 from projects import forget_projects, install_project, project_path
 from snippets import Snippet, commands, extract
@@ -100,14 +101,20 @@ def check_command(snippet: Snippet, words: list[str], monkeypatch: pytest.Monkey
 def run_voicehub(snippet: Snippet, arguments: list[str]) -> None:
     takes_extra = arguments[0] in ("train", "launch") or arguments[:2] == ["data", "synthesize"]
     call = [*arguments, *(snippet.extra if takes_extra else ())]
-    run_program(snippet, [str(Path(sys.executable).parent / "voicehub"), *call])
+    must_succeed(snippet, RUN(call))
 
 
 def run_program(snippet: Snippet, command: list[str]) -> None:
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    must_succeed(
+        snippet,
+        subprocess.run(command, capture_output=True, text=True, check=False, env=environment),
+    )
+
+
+def must_succeed(snippet: Snippet, result: subprocess.CompletedProcess[str]) -> None:
     assert result.returncode == 0, (
-        f"{snippet.where}: {' '.join(command)} ended with {result.returncode}:\n"
+        f"{snippet.where}: {' '.join(result.args)} ended with {result.returncode}:\n"
         f"{(result.stdout + result.stderr)[-3000:]}"
     )
 
