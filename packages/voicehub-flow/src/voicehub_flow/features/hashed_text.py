@@ -80,7 +80,8 @@ class HashedText(TextExtractor):
                 digest = hashlib.blake2b(marked[start : start + size].encode(), digest_size=8)
                 number = int.from_bytes(digest.digest(), "big")
                 vector[(number >> 1) % self._hashed] += 1.0 if number & 1 else -1.0
-        return vector / vector.norm().clamp(min=1e-6)
+        length: Tensor = vector.norm()
+        return vector / length.clamp(min=1e-6)
 
     def _places(self) -> Tensor:
         half = self._placed // 2

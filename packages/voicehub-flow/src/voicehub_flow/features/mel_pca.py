@@ -175,10 +175,10 @@ def load(directory: Path) -> MelPca:
     try:
         held = load_file(directory / WEIGHTS_FILE)
         noise = float(held["noise"])
-        tensors = [held[name] for name in ("mean", "directions", "variances")]
+        mean, directions, variances = (held[k] for k in ("mean", "directions", "variances"))
     except (OSError, KeyError, SafetensorError) as error:
         raise CheckpointError(f"{directory / WEIGHTS_FILE}: cannot be read ({error}).") from error
-    return MelPca(settings, *tensors, noise, str(directory))
+    return MelPca(settings, mean, directions, variances, noise, str(directory))
 
 
 def build(directory: Path | None, settings: Mapping[str, Any]) -> MelPca:

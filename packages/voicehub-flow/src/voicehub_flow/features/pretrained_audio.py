@@ -55,7 +55,8 @@ class CodecLatents(AudioExtractor):
     def decode(self, latents: Tensor, vocoder: VocoderSettings) -> Tensor:
         with torch.no_grad():
             wave = self.model.decoder(latents.to(self.model.device).T[None])
-        return wave.reshape(-1).float().clamp(-1.0, 1.0)
+        found: Tensor = wave.reshape(-1).float().clamp(-1.0, 1.0)
+        return found
 
     def settings(self) -> dict[str, Any]:
         return {

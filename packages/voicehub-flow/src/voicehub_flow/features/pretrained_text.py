@@ -74,7 +74,8 @@ class EncoderText(TextExtractor):
             states = self.model(input_ids=ids, attention_mask=mask).last_hidden_state
         if not self.keeps_padding:
             states = states.masked_fill(mask[..., None] == 0, 0.0)
-        return states.float().cpu()
+        found: Tensor = states.float().cpu()
+        return found
 
     def settings(self) -> dict[str, Any]:
         return {"tokens": self.tokens, "channels": self.channels}

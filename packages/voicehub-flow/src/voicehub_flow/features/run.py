@@ -230,7 +230,7 @@ def _assemble(
         first = next(iter(examples.values()), "the manifest is empty")
         raise DataError(f"{store}: not one of {len(work.rows)} recordings gives a clip. {first}")
     extractors = work.extractors()
-    kept = {
+    kept: dict[str, Any] = {
         kind: store_extractor(extractor, store / EXTRACTORS / kind)
         for kind, extractor in extractors.items()
     }

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
@@ -104,6 +103,8 @@ def choices(
         ConfigurationError: an option is not of that form, or of a kind that is not extracted; or
             one of the two video features is chosen without the other.
     """
+    import yaml
+
     given: dict[str, dict[str, Any]] = {}
     for text in options:
         key, separator, value = text.partition("=")
@@ -121,8 +122,8 @@ def choices(
         )
     made: dict[Kind, ExtractorChoice] = {}
     for kind in KINDS:
-        text = chosen.get(kind)
-        if text is not None:
-            parsed = ExtractorChoice.parse(text)
+        asked = chosen.get(kind)
+        if asked is not None:
+            parsed = ExtractorChoice.parse(asked)
             made[kind] = ExtractorChoice(parsed.name, parsed.directory, given.get(kind, {}))
     return made

@@ -111,7 +111,8 @@ def _array(path: Path) -> Frames:
         raise DataError(
             f"{path}: {array.dtype} {list(array.shape)}; expected uint8 (frames, height, width, 3)."
         )
-    return array
+    found: Frames = array
+    return found
 
 
 def _animation(path: Path) -> tuple[Frames, float]:

@@ -141,7 +141,7 @@ class JointBlock(nn.Module):
         ]
         query, key, value = (torch.cat(kind, dim=2) for kind in zip(*heads, strict=True))
         attended = attention(query, key, value, _joined_mask(streams, mask), self.head_dim)
-        pieces = attended.split([asked.shape[2] for asked, _, _ in heads], dim=1)
+        pieces = torch.split(attended, [asked.shape[2] for asked, _, _ in heads], dim=1)
         masks = (mask, None, None)
         return Streams(
             *(

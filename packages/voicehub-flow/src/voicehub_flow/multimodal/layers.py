@@ -67,16 +67,6 @@ class StepConv(nn.Module):
         found: Tensor = self.conv(masked(steps, mask).transpose(1, 2)).transpose(1, 2)
         return found
 
-    @property
-    def weight(self) -> nn.Parameter:
-        """Of the map."""
-        return self.linear.weight if self.kernel == 1 else self.conv.weight
-
-    @property
-    def bias(self) -> nn.Parameter | None:
-        """Of the map."""
-        return self.linear.bias if self.kernel == 1 else self.conv.bias
-
 
 def inner_width(width: int, ratio: float, multiple: int) -> int:
     """Channels of a gated feed-forward: 2/3 of ``ratio * width``, rounded up to a multiple."""

@@ -42,8 +42,8 @@ def tiny_settings(values: Mapping[str, Any], directory: Path) -> list[str]:
         "more": ("heard", directory / "audio", False),
         "eval": ("unseen", directory / "unseen", True),
     }
-    for seed, (name, store, video) in enumerate(stores.values()):
-        make_tone_store(directory / name, store, seed=seed, video=video)
+    for seed, (name, store, filmed) in enumerate(stores.values()):
+        make_tone_store(directory / name, store, seed=seed, video=filmed)
     video, audio = stores["train"][1], stores["more"][1]
     return [
         f"data.train=[{{path: {video}, rate: 2.0}},{{path: {audio}}}]",
