@@ -50,7 +50,7 @@ def integrate(
     Returns:
         x at t = 1, of the shape of ``noise``.
     """
-    from torchdiffeq import odeint
+    from torchdiffeq import odeint  # type: ignore[import-untyped]
 
     if method not in ("euler", "midpoint"):
         raise ValueError(f"unknown method {method!r} of the solver; expected euler or midpoint")

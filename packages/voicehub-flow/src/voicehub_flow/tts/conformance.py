@@ -139,7 +139,8 @@ class F5TTSCase(ConformanceCase):
     def output_lengths(self, adapter: TrainingAdapter, inputs: Any) -> Tensor:
         """Frames of so many letters."""
         samples = inputs["text_lengths"] * int(LETTER_SECONDS * RATE)
-        return samples // int(MEL["hop_length"]) + 1
+        frames: Tensor = samples // int(MEL["hop_length"]) + 1
+        return frames
 
     def dataset(self, size: int, seed: int) -> F5Dataset:
         """Return the real data set over files."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.models.artifact import is_artifact, read_artifact
@@ -100,7 +101,7 @@ class F5TTS(PreTrainedTTSModel):
         durations: Durations | None = None,
         seed: int = 0,
         device: str = "cpu",
-    ) -> F5TTS:
+    ) -> Self:
         """Build a lazy wrapper for a run.
 
         Args:

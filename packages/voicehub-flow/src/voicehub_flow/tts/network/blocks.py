@@ -107,7 +107,7 @@ class Modulation(nn.Module):
     def forward(self, condition: Tensor) -> tuple[Tensor, ...]:
         """Return ``parts`` tensors (batch, 1, dim)."""
         made: Tensor = self.linear(functional.silu(condition))
-        return made[:, None].chunk(self.parts, dim=-1)
+        return tuple(made[:, None].chunk(self.parts, dim=-1))
 
 
 class Block(nn.Module):
@@ -127,7 +127,8 @@ class Block(nn.Module):
         """Apply the block to frames (batch, frames, dim), given (batch, dim)."""
         shift, scale, gate, ff_shift, ff_scale, ff_gate = self.attn_norm(condition)
         frames = frames + gate * self.attn(normed(frames, shift, scale), seen, turns)
-        return frames + ff_gate * self.ff(normed(frames, ff_shift, ff_scale))
+        result: Tensor = frames + ff_gate * self.ff(normed(frames, ff_shift, ff_scale))
+        return result
 
 
 def normed(frames: Tensor, shift: Tensor, scale: Tensor) -> Tensor:

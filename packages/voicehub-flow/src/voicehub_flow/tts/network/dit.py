@@ -24,7 +24,7 @@ class InputEmbedding(nn.Module):
 
     def forward(self, noisy: Tensor, context: Tensor, text: Tensor, padding: Tensor) -> Tensor:
         """Return (batch, frames, dim)."""
-        frames = self.proj(torch.cat((noisy, context, text), dim=-1))
+        frames: Tensor = self.proj(torch.cat((noisy, context, text), dim=-1))
         positions: Tensor = self.conv_pos_embed(frames, padding)
         return positions + frames
 
