@@ -11,7 +11,13 @@ import torch
 
 from voicehub.cli.compose import compose_preset
 from voicehub.cli.validate import validate_run
-from voicehub.errors import ConfigurationError, DataError, UnsupportedTrainingError
+from voicehub.errors import (
+    AssetError,
+    ConfigurationError,
+    DataError,
+    UnsupportedTrainingError,
+)
+from voicehub.models.assets import locate_assets, named_assets, require_assets
 from voicehub.models.initial import read_initial_weights
 from voicehub.models.sampling import Prompt
 from voicehub.trainer.trainer import Trainer
@@ -186,3 +192,23 @@ def test_a_batch_that_processes_cannot_share_is_refused(stores, tmp_path, monkey
     _, config = settled(stores, tmp_path, "training.strategy=ddp", "data.global_batch_size=36")
     training = config.training
     assert (training.per_device_train_batch_size, training.gradient_accumulation_steps) == (4, 3)
+
+
+def test_everything_that_a_run_reads_is_an_asset_of_its_configuration(stores, tmp_path):
+    lost = str(tmp_path / "lost.pth")
+    _, config = validate_run(
+        compose_preset(
+            "flow/tiny-store",
+            [
+                f"data.train=[{{path: {stores[0]}, tsv: {tmp_path / 'lost.tsv'}}}]",
+                f"data.eval={stores[1]}",
+                f"data.null_text={lost}",
+            ],
+        )
+    )
+    found = {asset.setting: asset.source for asset in named_assets(config)}
+    assert found["data.train.0.path"] == str(stores[0])
+    assert found["data.eval.eval.path"] == str(stores[1])
+    with pytest.raises(AssetError) as raised:
+        require_assets(locate_assets(named_assets(config)))
+    assert "data.train.0.tsv" in str(raised.value) and lost in str(raised.value)

@@ -17,9 +17,6 @@ from voicehub_flow.multimodal.model import MultimodalFlow
 from voicehub_flow.multimodal.network import MultimodalTransformer
 from voicehub_flow.objective import TimeBins, interpolate
 
-#: Bins of t that an evaluation tells apart.
-_BINS = 5
-
 
 def create_adapter(model: Any, spec: ModelTrainingSpec) -> MultimodalAdapter:
     """Return the adapter of a wrapper of this recipe."""
@@ -66,7 +63,7 @@ class MultimodalAdapter(TrainingAdapter):
         """The loss by time: a model may know the sound and not the noise, or the other way."""
         if not rows:
             return {}
-        bins = TimeBins(_BINS)
+        bins = TimeBins()
         time, sums, counts = torch.tensor(rows, dtype=torch.float64).T
         bins.add(time, sums, counts)
         return {f"loss_{name}": value for name, value in bins.means().items()}

@@ -93,6 +93,15 @@ class StoreDataConfig(DataModel):
     eval_batch_size: int = Field(default=16, ge=1)
     max_drop_fraction: float = Field(default=0.0, ge=0, le=1)
 
+    def assets(self, setting: str) -> list[Asset]:
+        """What it names outside the configuration."""
+        parts = [(f"{setting}.train.{number}", part) for number, part in enumerate(self.train)]
+        parts += [(f"{setting}.eval.{name}", part) for name, part in self.eval.items()]
+        found = [asset for place, part in parts for asset in part.assets(place)]
+        if self.null_text is not None:
+            found.append(Asset(f"{setting}.null_text", self.null_text, "file"))
+        return found
+
 
 # -- the model ---------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,8 @@ class FeatureStore:
     Attributes:
         directory: where it lies.
         shards: tensors of every shard, by name.
-        index: what is known of its clips; None for a store in the plain published layout.
+        index: what is known of the whole, without its rows; None for a store in the plain
+            published layout.
         ids: of the clips in their order; None where the store has none.
         texts: labels or captions; empty texts where the store has none.
     """
@@ -50,7 +52,9 @@ class FeatureStore:
         shards: Sequence[Mapping[str, StoredTensor]],
         index: StoreIndex | None,
     ) -> None:
-        self.directory, self.index = directory, index
+        self.directory = directory
+        # Its rows, an object a clip, are taken over below.
+        self.index = None if index is None else replace(index, rows=())
         self.shards = [dict(shard) for shard in shards]
         self._digests: PackedRows[Mapping[str, str]] | None = None
         if index is None:
