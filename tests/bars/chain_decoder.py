@@ -1,7 +1,8 @@
-"""A small language model that knows a corpus' sentences and nothing of sound."""
+"""A small language model that knows a corpus' sentences and can read, and nothing of sound."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,21 @@ PROMPTS = (
     "Transcribe the speech with proper punctuation and capitalization",
 )
 ROLES = ("user", "assistant", "system")
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+#: Between words, and between letters.
+GAP, PAUSE = "|", "-"
+IGNORED = -100
 
 
 def train_decoder(
-    texts: Sequence[str], directory: Path, *, epochs: int = 12, seed: int = 0
+    texts: Sequence[str], directory: Path, *, epochs: int = 25, seed: int = 0
 ) -> dict[str, float]:
-    """Train a Llama of 400,000 parameters on conversations that end in one of the texts.
+    """Train a Llama of half a million parameters to write what a user spells.
+
+    Published decoders can copy; one from random weights has to learn it first, or it would never
+    look at what stands before the prompt. So every conversation shows a text letter by letter,
+    drawn out unevenly, and asks for it: one of the corpus, or its words in another order, since
+    a model that only knew the sentences would guess and not read.
 
     Args:
         texts: sentences, of which every word becomes a token.
@@ -38,6 +48,7 @@ def train_decoder(
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = word_tokenizer(texts)
+    generator = random.Random(seed)
     torch.manual_seed(seed)
     model = LlamaForCausalLM(
         LlamaConfig(
@@ -54,23 +65,41 @@ def train_decoder(
             pad_token_id=tokenizer.convert_tokens_to_ids("<pad>"),
         )
     )
-    rows = [_conversation(tokenizer, text) for text in texts]
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
+    steps = epochs * -(-len(texts) // 32)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, total_steps=steps)
     losses: list[float] = []
     for _ in range(epochs):
-        order = torch.randperm(len(rows)).tolist()
+        order = generator.sample(range(len(texts)), len(texts))
         total = 0.0
         for start in range(0, len(order), 32):
-            batch = _padded([rows[i] for i in order[start : start + 32]], tokenizer.pad_token_id)
+            said = [_mixed(texts[i], generator) for i in order[start : start + 32]]
+            rows = [_conversation(tokenizer, text, generator) for text in said]
+            batch = _padded(rows, tokenizer.pad_token_id)
             loss = model(**batch).loss
             optimizer.zero_grad()
             loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            total += float(loss.detach()) * len(batch["input_ids"])
-        losses.append(total / len(rows))
+            schedule.step()
+            total += float(loss.detach()) * len(rows)
+        losses.append(total / len(texts))
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return {"first": losses[0], "last": losses[-1]}
+
+
+def spelled(text: str, generator: random.Random) -> str:
+    """Letters of a text as sound would show them: each for one to four moments, with pauses.
+
+    >>> spelled("go on", random.Random(0))
+    'g g g - o | | | | - o o o n n n'
+    """
+    moments: list[str] = []
+    for character in text:
+        moments += [GAP if character == " " else character] * generator.choice((1, 2, 2, 3, 4))
+        moments += [PAUSE] * generator.choice((0, 0, 0, 1, 2))
+    return " ".join(moments)
 
 
 def word_tokenizer(texts: Sequence[str]) -> Any:
@@ -78,9 +107,9 @@ def word_tokenizer(texts: Sequence[str]) -> Any:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    words = sorted({word for text in (*texts, *PROMPTS, *ROLES) for word in text.split()})
-    vocabulary = {token: place for place, token in enumerate(SPECIAL)}
-    vocabulary |= {f"\u2581{word}": place for place, word in enumerate(words, start=len(SPECIAL))}
+    words = {word for text in (*texts, *PROMPTS, *ROLES) for word in text.split()}
+    listed = [*SPECIAL, *(f"\u2581{word}" for word in sorted({*words, *LETTERS, GAP, PAUSE}))]
+    vocabulary = {token: place for place, token in enumerate(listed)}
     made = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     # The prompt stands on a line of its own behind the audio.
     made.normalizer = normalizers.Replace("\n", " ")
@@ -98,21 +127,29 @@ def word_tokenizer(texts: Sequence[str]) -> Any:
     return tokenizer
 
 
-def _conversation(tokenizer: Any, text: str) -> list[int]:
-    turns = [{"role": "user", "content": PROMPTS[0]}, {"role": "assistant", "content": text}]
-    shown = tokenizer.apply_chat_template(turns, tokenize=False)
-    ids: list[int] = tokenizer(shown, add_special_tokens=False)["input_ids"]
-    return ids
+def _mixed(text: str, generator: random.Random) -> str:
+    """The text, or every second time its words in another order."""
+    if generator.random() < 0.5:
+        return text
+    words = text.split()
+    return " ".join(generator.sample(words, len(words)))
 
 
-def _padded(rows: Sequence[Sequence[int]], pad: int) -> dict[str, Any]:
+def _conversation(
+    tokenizer: Any, text: str, generator: random.Random
+) -> tuple[list[int], list[int]]:
+    """Tokens, and the labels: of the assistant's turn alone."""
+    question = {"role": "user", "content": f"{spelled(text, generator)}\n{PROMPTS[0]}"}
+    asked = tokenizer.apply_chat_template([question], tokenize=False, add_generation_prompt=True)
+    before = tokenizer(asked, add_special_tokens=False)["input_ids"]
+    answer = tokenizer(f"{text}<end>", add_special_tokens=False)["input_ids"]
+    return [*before, *answer], [*[IGNORED] * len(before), *answer]
+
+
+def _padded(rows: Sequence[tuple[list[int], list[int]]], pad: int) -> dict[str, Any]:
     import torch
 
-    longest = max(map(len, rows))
-    ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
-    mask = (ids != pad).long()
-    return {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "labels": ids.masked_fill(mask == 0, -100),
-    }
+    longest = max(len(ids) for ids, _ in rows)
+    ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row, _ in rows])
+    labels = torch.tensor([[*row, *[IGNORED] * (longest - len(row))] for _, row in rows])
+    return {"input_ids": ids, "attention_mask": (ids != pad).long(), "labels": labels}
