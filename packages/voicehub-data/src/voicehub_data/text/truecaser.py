@@ -306,7 +306,9 @@ def _load(path: Path) -> Truecaser:
         )
     tables = [_table(path, content, name) for name in ("words", "before", "after")]
     sizes = [int(content.get(name, 0)) for name in ("texts", "tokens", "skipped")]
-    return Truecaser(*tables, *sizes)
+    words, before, after = tables
+    texts, tokens, skipped = sizes
+    return Truecaser(words, before, after, texts, tokens, skipped)
 
 
 _HOW = " `voicehub data truecaser fit` makes one from cased text."
