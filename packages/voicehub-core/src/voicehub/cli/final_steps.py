@@ -87,3 +87,4 @@ def _keep(
         summary.metric_weights.update(dict.fromkeys(metrics, weights))
     trainer.log(row)
     summary.metrics.update(metrics)
+    summary.final_metrics += list(metrics)

@@ -279,7 +279,10 @@ def _followed(run: RunSummary) -> str:
     if failed or run.failures:
         raise SmokeError("; ".join([*run.failures, *failed]))
     made = 0 if run.run_directory is None else len(list(run.run_directory.glob("samples/*/*.wav")))
-    return f"{made} prompts made, report written" if made else "samples and report written"
+    measured = "".join(f", {name} {run.metrics[name]:.4g}" for name in run.final_metrics)
+    return (
+        f"{made} prompts made, report written{measured}" if made else "samples and report written"
+    )
 
 
 def _exported(model: Path) -> str:

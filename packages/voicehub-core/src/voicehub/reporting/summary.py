@@ -20,7 +20,7 @@ class RunSummary:
     says for each metric whether it is of the ``raw`` or the ``ema`` ones, ``model_directory``
     holds the raw and ``averaged_model_directory`` the averaged ones, of which ``averages`` says
     what they are and how far they have come. ``failures`` names what followed the saved weights
-    and went wrong.
+    and went wrong; ``final_metrics`` are the names of metrics that were measured there.
     """
 
     name: str
@@ -36,6 +36,7 @@ class RunSummary:
     skipped_steps: int = 0
     warnings: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    final_metrics: list[str] = field(default_factory=list)
     averages: dict[str, Any] | None = None
     run_directory: Path | None = None
     model_directory: Path | None = None
