@@ -66,6 +66,49 @@ def test_names_and_sizes_are_those_of_the_published_model():
     assert sum(tensor.numel() for tensor in module.parameters()) == pytest.approx(336e6, rel=5e-3)
 
 
+#: Velocities of frames 0, 4 and 8 by the published implementation (package f5-tts 1.1.22), with
+#: weights and inputs of ``sines``: (masked text padding, rotary heads, dropped) to 12 numbers.
+PUBLISHED = {
+    (True, None, False): "1.9631 0.8918 -0.1584 1.5178 1.6656 0.9863 0.1577 1.2885 2.2342 0.9661 "
+    "-1.6659 -0.0069",
+    (True, None, True): "2.2475 0.7176 -0.2309 1.379 1.8676 1.4609 -0.0228 1.5155 2.2898 0.6226 "
+    "-1.1816 0.1289",
+    (False, 1, False): "1.9661 0.9038 -0.1839 1.4858 1.9916 0.296 0.2738 1.4102 2.3632 0.7864 "
+    "-1.6428 0.0036",
+    (False, 1, True): "2.2258 0.7653 -0.2868 1.3478 2.3022 0.6298 -0.0282 1.6029 2.3887 0.4398 "
+    "-1.1444 0.1395",
+}
+
+
+def sines(shape, phase, scale):
+    count = torch.Size(shape).numel()
+    angles = 1.7 * torch.arange(count, dtype=torch.float64) ** 1.1 + phase
+    return (scale * torch.sin(angles)).reshape(shape)
+
+
+@pytest.mark.parametrize("variant", sorted(PUBLISHED, key=str), ids=str)
+def test_it_computes_what_the_published_implementation_computes(variant):
+    masked, rotary_heads, dropped = variant
+    sizes = {"dim": 32, "depth": 2, "heads": 2, "text_dim": 8, "conv_layers": 1}
+    sizes |= {"mask_text_padding": masked, "rotary_heads": rotary_heads}
+    module = DiT(F5Architecture(**sizes), channels=4, symbols=5).double().eval()
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.copy_(sines(parameter.shape, len(name), 0.2))
+        found = module(
+            sines((1, 9, 4), 1, 1.0),
+            sines((1, 9, 4), 2, 1.0),
+            torch.tensor([0.3], dtype=torch.float64),
+            torch.tensor([[0, 3, 1, 4]]) + 1,
+            torch.tensor([4]),
+            torch.tensor([9]),
+            drop_audio=torch.tensor([dropped]),
+            drop_text=torch.tensor([dropped]),
+        )
+    expected = torch.tensor([float(number) for number in PUBLISHED[variant].split()])
+    torch.testing.assert_close(found[0, [0, 4, 8]].flatten().float(), expected, rtol=0, atol=2e-4)
+
+
 def test_a_new_network_predicts_nothing():
     module = DiT(F5Architecture.model_validate(ARCHITECTURE), channels=CHANNELS, symbols=SYMBOLS)
     single = {k: v.float() if v.is_floating_point() else v for k, v in inputs().items()}
