@@ -23,7 +23,9 @@ from recipes import (
 )
 from torch import Tensor, nn
 
+from voicehub.errors import ConfigurationError
 from voicehub.strategies.local_link import SWITCH
+from voicehub.strategies.single import SingleProcessStrategy
 from voicehub.strategies.world import joined
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.trainer import Trainer
@@ -209,6 +211,10 @@ class Trouble(Regressor):
         here = self.rank == int(os.environ.get("RANK", "0")) and self.forwards == self.at
         if here and self.kind == "nan":
             output["loss"] = output["loss"] * float("nan")
+        if here and self.kind == "overflow":  # in one gradient, which one rank holds under fsdp
+            bias = self.output.bias * 1.0
+            bias.register_hook(lambda gradient: gradient * float("inf"))
+            output["loss"] = output["loss"] + (bias - bias.detach()).sum()
         if here and self.kind == "error":
             raise LookupError("the tape is torn")
         if here and self.kind == "stall":
@@ -243,6 +249,39 @@ def in_trouble(
     except Exception as error:
         return type(error).__name__, str(error)
     return result(trainer)
+
+
+def in_overflow(directory: Path, trouble: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
+    """``in_trouble`` with the gradient scaler that fp16 has on a GPU; its scales by step."""
+    scalers = []
+
+    def create(self: SingleProcessStrategy) -> Any:
+        scalers.append(torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=1000))
+        return scalers[-1]
+
+    usual = SingleProcessStrategy.create_grad_scaler
+    SingleProcessStrategy.create_grad_scaler = create
+    try:
+        found = in_trouble(directory, trouble, run)
+    finally:
+        SingleProcessStrategy.create_grad_scaler = usual
+    assert isinstance(found, dict), found
+    return {**found, "scale": scalers[-1].get_scale()}
+
+
+def with_joint_statistics(directory: Path, run: dict[str, Any]) -> str:
+    """What is said of a model with a SyncBatchNorm."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.SyncBatchNorm(3))
+    try:
+        Trainer(
+            model=model,
+            args=arguments(directory, **run),
+            data_collator=collate,
+            train_dataset=Frames(4),
+        ).train()
+    except ConfigurationError as error:
+        return str(error)
+    return "nothing"
 
 
 class Torn(Frames):

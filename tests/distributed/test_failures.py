@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from rank_tasks import fails_at_the_start, in_trouble, nothing, train
+from rank_tasks import (
+    fails_at_the_start,
+    in_overflow,
+    in_trouble,
+    nothing,
+    train,
+    with_joint_statistics,
+)
 
 from voicehub.strategies.failure_watch import WatchLimits
 from voicehub.testing.ranks import pool_of, run_on_ranks
@@ -35,6 +42,28 @@ def test_a_loss_that_is_not_finite_on_one_rank_is_skipped_by_all(
     assert all(torch.equal(first["weights"][n], second["weights"][n]) for n in first["weights"])
     ids = [len(row) for row in first["rows"]]
     assert ids  # the rows were logged
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_a_gradient_that_overflows_on_one_rank_is_skipped_by_all(
+    strategy: str, tmp_path: Path
+) -> None:
+    """And all halve the scale of the loss, as one process does."""
+    trouble = {"kind": "overflow", "rank": 1, "forward": 2}
+    run = {**RUN, "strategy": strategy}
+    first, second = run_on_ranks(2, in_overflow, tmp_path, trouble, run)
+    for found in (first, second):
+        assert (found["steps"], found["skipped"], found["scale"]) == (5, 1, 512.0)
+    assert first["losses"] == second["losses"]
+    assert all(torch.equal(first["weights"][n], second["weights"][n]) for n in first["weights"])
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_statistics_over_all_ranks_are_refused(strategy: str, tmp_path: Path) -> None:
+    """A rank without a micro-batch would leave the others waiting in a forward."""
+    run = {**RUN, "strategy": strategy}
+    for said in run_on_ranks(2, with_joint_statistics, tmp_path, run):
+        assert "The module '1' is a SyncBatchNorm" in said
 
 
 def test_running_out_of_memory_on_one_rank_halves_the_batches_of_all(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
+from voicehub.errors import ConfigurationError
 from voicehub.strategies.distributed import DistributedStrategy
 from voicehub.strategies.gradient_buckets import GradientBuckets
 
@@ -37,7 +38,12 @@ class DataParallelStrategy(DistributedStrategy):
         return model
 
     def share_initial_state(self, model: nn.Module) -> None:
-        """Give all ranks the weights and buffers of rank 0."""
+        """Give all ranks the weights and buffers of rank 0.
+
+        Raises:
+            ConfigurationError: a module's forward is a joint act of all ranks.
+        """
+        _refuse_joint_statistics(model)
         self.broadcast_from_primary([*model.parameters(), *model.buffers()])
         self._buffers = [
             (part, name)
@@ -89,3 +95,17 @@ class DataParallelStrategy(DistributedStrategy):
     def _look_at_buffers(self) -> list[tuple[int, int]]:
         found = (part._buffers[name] for part, name in self._buffers)
         return [(id(buffer), 0 if buffer is None else buffer._version) for buffer in found]
+
+
+def _refuse_joint_statistics(model: nn.Module) -> None:
+    """SyncBatchNorm waits in its forward for all ranks, and one may have no micro-batch then.
+
+    Nor would its updates be those of one process that accumulates the same micro-batches.
+    """
+    for name, part in model.named_modules():
+        if isinstance(part, nn.SyncBatchNorm):
+            raise ConfigurationError(
+                f"The module '{name}' is a SyncBatchNorm. Statistics of a batch are those of each "
+                "process's own micro-batch here: build it as BatchNorm, use larger micro-batches, "
+                "or a norm that does not look at the batch (GroupNorm, LayerNorm)."
+            )

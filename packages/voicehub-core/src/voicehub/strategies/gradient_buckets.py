@@ -17,6 +17,7 @@ with a single process, and no rank waits for what another did not use.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ from voicehub.strategies.gradient_sums import (
     SharedMemorySums,
 )
 from voicehub.strategies.world import World
+
+logger = logging.getLogger(__name__)
 
 _SMALLEST, _LARGEST = 512 << 10, 25 << 20
 #: Buckets that a model of middling size is cut into: enough to overlap, few enough to be large.
@@ -84,6 +87,7 @@ class GradientBuckets:
         if key not in self._layouts:
             self._layouts[key] = _cut(parameters)
             self._unordered.add(key)
+            self._tell_of_size(self._layouts[key])
             for parameter in parameters:
                 if parameter not in self._hooked and parameter.is_leaf:
                     self._hooked.add(parameter)
@@ -99,6 +103,12 @@ class GradientBuckets:
         on_host = all(b.parameters[0].device.type == "cpu" for b in buckets)
         fits = SharedMemorySums.has_room([bucket.nbytes for bucket in buckets])
         return self._shared if self._shared is not None and on_host and fits else self._messages
+
+    def _tell_of_size(self, buckets: Sequence[_Bucket]) -> None:
+        large = self._shared is not None and self._sums_for(buckets) is self._messages
+        if large and self._world.rank == 0 and buckets[0].parameters[0].device.type == "cpu":
+            megabytes = sum(bucket.nbytes for bucket in buckets) >> 20
+            logger.info("%d MB of gradients go over gloo: too many to share memory.", megabytes)
 
     def _watch(self, parameter: nn.Parameter) -> None:
         # A freeze rule may hold it for now, and a hook can only be set on what takes gradients.

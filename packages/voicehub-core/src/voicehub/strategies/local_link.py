@@ -219,8 +219,9 @@ def connect(rank: int, size: int, exchange: Callable[[Any], list[Any]]) -> Local
     reason = next((row[1] for row in rows if row[1]), None)
     if reason is None and any(row[0] != place for row in rows):
         reason = "they are processes of several machines or containers"
-    link = None
+    link, level = None, logging.INFO
     if reason is None and own is not None:
+        level = logging.WARNING  # of what should have worked
         try:
             link = own.connected([row[2] for row in rows])
         except OSError as error:
@@ -229,7 +230,7 @@ def connect(rank: int, size: int, exchange: Callable[[Any], list[Any]]) -> Local
     if own is not None:
         own.close(entirely=reason is not None)
     if reason is not None and rank == 0:
-        logger.info("Ranks talk over gloo alone: %s.", reason)
+        logger.log(level, "Ranks talk over gloo alone: %s.", reason)
     return link if reason is None else None
 
 
