@@ -208,11 +208,20 @@ class F5TTSModelConfig(DataModel):
         known = Asset(key, self.path, "dataset")
         if known.local_path is not None:
             return [Asset(key, self.path, "file"), *found]
+        cached = self._cached()
+        if cached is not None:
+            return [Asset(key, cached, "file"), *found]
         # A repository with files in folders and no config.json: it is fetched in our own way.
         own = Asset(
             key, self.path, "dataset", self.revision, self.local_files_only, fetch=self._fetch
         )
         return [own, *found]
+
+    def _cached(self) -> str | None:
+        from voicehub_flow.tts.fetching import cached_folder
+
+        folder = cached_folder(str(self.path), self.subfolder, self.revision)
+        return None if folder is None else str(folder)
 
     def _fetch(self) -> object:
         from voicehub_flow.tts.published import open_published

@@ -251,3 +251,28 @@ def read_digest(path):
     import hashlib
 
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_checkpoint_in_a_folder_of_a_repository(checkpoint, monkeypatch, tmp_path):
+    """Where the Hub's cache holds it, it is found without a network; elsewhere it is remote."""
+    import huggingface_hub
+
+    snapshot = tmp_path / "snapshot"
+    shutil.copytree(checkpoint, snapshot / "v1")
+    asked = {}
+
+    def download(name, **options):
+        asked.update(options, name=name)
+        return str(snapshot)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    config = published_config("someone/else", subfolder="v1", local_files_only=True)
+    assert open_published(config).weights == snapshot / "v1" / "model.safetensors"
+    assert asked["allow_patterns"] == ["v1/*.safetensors", "v1/vocab.txt"]
+    assert asked["local_files_only"] is True
+    (remote,) = config.assets("model")
+    assert remote.kind == "dataset" and remote.fetch is not None
+    found = str(snapshot / "v1" / "vocab.txt")
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *a, **k: found)
+    (cached,) = config.assets("model")
+    assert cached.kind == "file" and cached.source == str(snapshot / "v1")

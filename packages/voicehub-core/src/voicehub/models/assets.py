@@ -141,7 +141,10 @@ def _located_by_plugins(assets: Sequence[Asset]) -> list[AssetState]:
 def _on_disk(asset: Asset) -> AssetState:
     path = asset.local_path
     if path is None:
-        return AssetState(asset, REMOTE, detail="no plugin is installed that knows its hub")
+        detail = "no plugin is installed that knows its hub"
+        if asset.fetch is not None:
+            detail = "not fetched yet, or not to be looked up without its own library"
+        return AssetState(asset, REMOTE, detail=detail)
     if not path.exists():
         return AssetState(asset, MISSING, detail="there is no such file or directory")
     if asset.kind != "artifact":

@@ -19,6 +19,7 @@ from voicehub.errors import CheckpointError, CheckpointMismatchError, Configurat
 from voicehub_flow.config import F5Architecture, F5TTSModelConfig
 from voicehub_flow.text import Vocabulary
 from voicehub_flow.text.vocabulary import VOCABULARY_FILE
+from voicehub_flow.tts.fetching import fetched_folder
 from voicehub_flow.tts.network import DiT
 
 WEIGHTS_FILE = "model.safetensors"
@@ -174,9 +175,12 @@ def _weights_file(config: F5TTSModelConfig) -> Path:
     path = Path(str(config.path)).expanduser()
     if path.is_file():
         return _no_pickle(path)
-    directory = path if path.is_dir() else _fetched(config)
-    if config.subfolder is not None:
-        directory = directory / config.subfolder
+    if path.is_dir():
+        directory = path if config.subfolder is None else path / config.subfolder
+    else:
+        directory = fetched_folder(
+            str(config.path), config.subfolder, config.revision, config.local_files_only
+        )
     from voicehub_hf.loading import refuse_pickles
 
     if not directory.is_dir():
@@ -197,27 +201,6 @@ def _no_pickle(path: Path) -> Path:
             f"{path} is no safetensors file. Pickles can run code when read, and are refused."
         )
     return path
-
-
-def _fetched(config: F5TTSModelConfig) -> Path:
-    """The snapshot of a Hub repository, with the files of this checkpoint alone."""
-    from voicehub_hf.loading import checkpoint_source
-
-    source, local = checkpoint_source(str(config.path), config.local_files_only)
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    folder = "" if config.subfolder is None else f"{config.subfolder}/"
-    try:
-        snapshot = snapshot_download(
-            source,
-            revision=config.revision,
-            local_files_only=local,
-            allow_patterns=[f"{folder}*.safetensors", f"{folder}{VOCABULARY_FILE}"],
-        )
-    except (OSError, HfHubHTTPError, LocalEntryNotFoundError) as error:
-        raise CheckpointError(f"Cannot fetch {source}: {error}") from error
-    return Path(snapshot)
 
 
 def _vocabulary_file(weights: Path) -> Path:
