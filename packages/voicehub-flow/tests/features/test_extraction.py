@@ -237,10 +237,9 @@ def test_settings_that_contradict_each_other_are_refused(wrong, message):
 @pytest.fixture(scope="module")
 def filmed(tmp_path_factory):
     """Three recordings: a folder of pictures, an animation, and one without a video."""
-    from PIL import Image
-
+    image = pytest.importorskip("PIL.Image")
     directory = tmp_path_factory.mktemp("filmed")
-    pictures = [Image.new("RGB", (8, 8), (20 * n, 0, 0)) for n in range(12)]
+    pictures = [image.new("RGB", (8, 8), (20 * n, 0, 0)) for n in range(12)]
     (directory / "folder").mkdir()
     for number, picture in enumerate(pictures):
         picture.save(directory / "folder" / f"{number:03d}.png")

@@ -150,6 +150,7 @@ def test_hashed_characters_are_a_token_each():
 
 
 def test_grids_average_colours_and_see_what_moves():
+    pytest.importorskip("PIL")
     frames = np.zeros((3, 8, 8, 3), np.uint8)
     frames[1:, :, :4] = 255
     grid = build_extractor("clip", "frame-grid", None, {"rows": 1, "columns": 2})

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from voicehub.errors import DataError
+from voicehub.errors import DataError, OptionalDependencyError
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 ANIMATIONS = (".gif", ".webp", ".apng", ".png")
@@ -91,12 +91,11 @@ class Video:
 
 def resized(frames: Frames, rows: int, columns: int) -> Frames:
     """Frames uint8 (n, rows, columns, 3), averaged over areas."""
-    from PIL import Image
-
+    image = _pillow().Image
     made = [
-        np.asarray(Image.fromarray(frame).resize((columns, rows), Image.Resampling.BOX))
+        np.asarray(image.fromarray(frame).resize((columns, rows), image.Resampling.BOX))
         if frame.shape[0] >= rows and frame.shape[1] >= columns
-        else np.asarray(Image.fromarray(frame).resize((columns, rows), Image.Resampling.BICUBIC))
+        else np.asarray(image.fromarray(frame).resize((columns, rows), image.Resampling.BICUBIC))
         for frame in frames
     ]
     return np.stack(made) if made else np.zeros((0, rows, columns, 3), np.uint8)
@@ -116,12 +115,11 @@ def _array(path: Path) -> Frames:
 
 
 def _animation(path: Path) -> tuple[Frames, float]:
-    from PIL import Image, ImageSequence
-
+    pillow = _pillow()
     try:
-        with Image.open(path) as picture:
+        with pillow.Image.open(path) as picture:
             frames, milliseconds = [], 0.0
-            for frame in ImageSequence.Iterator(picture):
+            for frame in pillow.ImageSequence.Iterator(picture):
                 frames.append(np.asarray(frame.convert("RGB")))
                 milliseconds += float(frame.info.get("duration", 0.0))
     except (OSError, ValueError) as error:
@@ -132,10 +130,27 @@ def _animation(path: Path) -> tuple[Frames, float]:
 
 
 def _picture(path: Path) -> Frames:
-    from PIL import Image
-
+    pillow = _pillow()
     try:
-        with Image.open(path) as picture:
+        with pillow.Image.open(path) as picture:
             return np.asarray(picture.convert("RGB"))
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as a picture ({error}).") from error
+
+
+def _pillow() -> Any:
+    """Pillow with the modules that are used here.
+
+    Raises:
+        OptionalDependencyError: it is not installed.
+    """
+    try:
+        import PIL
+        import PIL.Image
+        import PIL.ImageSequence
+    except ImportError as error:
+        raise OptionalDependencyError(
+            "Pictures of a video are read with Pillow, which is not installed: "
+            'pip install "voicehub-flow[video]"'
+        ) from error
+    return PIL

@@ -22,7 +22,7 @@ from voicehub_flow.features.base import AudioExtractor, Extractor, Kind, TextExt
 from voicehub_flow.features.registry import stored_extractor
 from voicehub_flow.multimodal.generation import GenerationConditions, generate_latents
 from voicehub_flow.multimodal.network import MultimodalTransformer
-from voicehub_flow.multimodal.prompts import conditions_of, open_sets
+from voicehub_flow.multimodal.prompts import asked_by, open_sets
 from voicehub_flow.solvers import Method
 from voicehub_flow.store.config import GenerationConfig, MultimodalModelConfig
 from voicehub_flow.store.sets import ClipSet
@@ -265,8 +265,9 @@ class MultimodalFlow(PreTrainedTTSModel):
         Raises:
             DataError: the prompt asks for what the model does not know.
         """
-        conditions = conditions_of(prompt, self._sets, self.encode_texts)
-        latents = self.generate(conditions, seeds=(seed,), **prompt.options)
+        asked = asked_by(prompt, self._sets, self.encode_texts)
+        options = {"num_frames": asked.frames, **prompt.options}
+        latents = self.generate(asked.conditions, seeds=(seed,), **options)
         return Synthesis(prompt.text or "", self.decode(latents)[0], self.sampling_rate)
 
     def synthesize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -37,12 +38,20 @@ def open_sets(data: StoreDataConfig, shapes: FeatureShapes) -> list[ClipSet]:
     ]
 
 
-def conditions_of(
+class Asked(NamedTuple):
+    """What a prompt asks for: its conditions, and frames where it follows a clip."""
+
+    conditions: GenerationConditions
+    frames: int | None
+
+
+def asked_by(
     prompt: Prompt, sets: Sequence[ClipSet], encode: Callable[[Sequence[str]], Tensor]
-) -> GenerationConditions:
+) -> Asked:
     """What a prompt asks for.
 
-    A prompt with features has the video of that clip, and its text unless it brings one itself.
+    A prompt with features has the video and the length of that clip, and its text unless it brings
+    one itself.
 
     Raises:
         DataError: the prompt asks for what the model does not know, or names no clip of the run.
@@ -59,13 +68,14 @@ def conditions_of(
             )
     text = None if prompt.text is None else encode([prompt.text])
     if prompt.features is None:
-        return GenerationConditions(text=text)
+        return Asked(GenerationConditions(text=text), None)
     item = _clip(prompt, sets)
-    return GenerationConditions(
+    conditions = GenerationConditions(
         item.text[None] if text is None else text,
         None if item.clip is None else item.clip[None],
         None if item.sync is None else item.sync[None],
     )
+    return Asked(conditions, len(item.mean))
 
 
 def _clip(prompt: Prompt, sets: Sequence[ClipSet]) -> StoreItem:
