@@ -92,3 +92,15 @@ def test_a_device_that_is_not_there_is_wrong_use(cli: Any, device: str) -> None:
     outcome = cli("synthesize", "--model", "m", "--text", "a", "--out", "x.wav", "--device", device)
     assert outcome.code == 2
     assert f"--device {device} cannot be used here" in outcome.stderr
+
+
+def test_options_of_the_model_itself(cli: Any, hummer: Hummer, tmp_path: Path) -> None:
+    said = ["--model", "m", "--text", "a", "--out", str(tmp_path / "a.wav")]
+    own = ["--set", "steps=16", "--set", "sway=-0.5", "--set", "prompt_text=it is 4"]
+    assert cli("synthesize", *said, *own).code == 0
+    asked = hummer.asked[0]
+    assert (asked["steps"], asked["sway"], asked["prompt_text"]) == (16, -0.5, "it is 4")
+    for wrong, why in (("steps", "KEY=VALUE"), ("speaker=anna", "--speaker")):
+        outcome = cli("synthesize", *said, "--set", wrong)
+        assert outcome.code == 2 and why in outcome.stderr
+    assert len(hummer.asked) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,6 +32,10 @@ def synthesize(
     seed: Annotated[
         int, typer.Option(min=0, max=2**63 - 1, help="Equal seeds give equal speech.")
     ] = 0,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="KEY=VALUE of the model's own options, e.g. steps=16; repeat."),
+    ] = None,
     model_type: Annotated[
         str | None, typer.Option(help="Needed where the directory does not say it itself.")
     ] = None,
@@ -43,9 +48,10 @@ def synthesize(
 
     texts = _texts(text, file)
     paths = _paths(out, len(texts))
-    synthesizer = synthesizers.load_synthesizer(model, model_type=model_type, device=device)
     options: dict[str, Any] = {"speaker": speaker, "language": language}
     options |= {"speaking_rate": speaking_rate, "seed": seed}
+    options |= _own_options(set_ or [], options)
+    synthesizer = synthesizers.load_synthesizer(model, model_type=model_type, device=device)
     done: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
     for number, (content, path) in enumerate(zip(texts, paths, strict=True), start=1):
@@ -75,6 +81,22 @@ def _texts(given: list[str] | None, file: Path | None) -> list[str]:
     if not texts:
         raise UsageError("Nothing to say: give --text, or --file with one text a line.")
     return texts
+
+
+def _own_options(settings: list[str], known: dict[str, Any]) -> dict[str, Any]:
+    """What the family takes beyond the options that all models have; it says what it knows."""
+    found: dict[str, Any] = {}
+    for item in settings:
+        key, separator, text = item.partition("=")
+        if not separator or not key:
+            raise UsageError(f"--set {item!r}: expected KEY=VALUE.")
+        if key in known:
+            raise UsageError(f"--set {key}: has an option of its own, --{key.replace('_', '-')}.")
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+    return found
 
 
 def _paths(out: Path, count: int) -> list[Path]:
