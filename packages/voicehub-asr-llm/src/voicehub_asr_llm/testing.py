@@ -68,7 +68,7 @@ DECODERS: dict[str, dict[str, Any]] = {
         **_SIZES,
         "sliding_window": 8,
         "query_pre_attn_scalar": 16,
-        "final_logit_softcapping": 5.0,
+        "final_logit_softcapping": 30.0,
     },
     "granite": {**_SIZES, "logits_scaling": 4.0},
     "qwen3_5_text": {
