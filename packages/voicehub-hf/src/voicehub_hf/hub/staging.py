@@ -8,6 +8,8 @@ import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
+from voicehub.checkpoints.shards import OPTIMIZER_STEM
+
 _PREFIX = ".hub-upload-"
 _PICKLES = frozenset({".pt", ".pth", ".pkl", ".pickle", ".ckpt"})
 _PICKLED_WEIGHTS = ("pytorch_model", "training_args", "optimizer", "scheduler")
@@ -45,8 +47,9 @@ class Upload:
 def stage(source: Path, run_dir: Path, *, title: str, path_in_repo: str = "") -> Upload:
     """Link (or, where links are not possible, copy) what may be uploaded of ``source``.
 
-    Left out: pickles, which a reader would have to trust, and hidden files such as ``.complete``:
-    without the optimizer's state this is no checkpoint to resume from.
+    Left out: pickles, which a reader would have to trust, the optimizer's shards, which are twice
+    the weights, and hidden files such as ``.complete``: without the optimizer's state this is no
+    checkpoint to resume from.
     """
     directory = run_dir / f"{_PREFIX}{uuid.uuid4().hex[:12]}"
     directory.mkdir(parents=True)
@@ -72,7 +75,8 @@ def _may_leave(relative: Path) -> bool:
     pickle = relative.suffix in _PICKLES or (
         relative.suffix == ".bin" and relative.name.startswith(_PICKLED_WEIGHTS)
     )
-    return not hidden and not pickle
+    of_optimizer = relative.name.startswith((f"{OPTIMIZER_STEM}-", f"{OPTIMIZER_STEM}."))
+    return not hidden and not pickle and not of_optimizer
 
 
 def _link(source: Path, target: Path) -> None:
