@@ -51,6 +51,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "CPU time of fresh interpreters, one of each in every round.",
         convert.startup,
         ("--rounds", "1"),
+        ("--rounds", "5"),
     ),
     Entry(
         "trainer-overhead",
@@ -141,6 +142,15 @@ CATALOGUE: tuple[Entry, ...] = (
         convert.step,
         ("--steps", "2"),
         needs=("voicehub_codec_lm", "transformers"),
+    ),
+    Entry(
+        "flow-step",
+        "A step of flow-matching text to speech",
+        "flow_step.py",
+        f"`flow/tiny-tts`, 8 utterances of 3 to 6 s, without averaged weights. {_STEP}",
+        convert.step,
+        ("--steps", "2"),
+        needs=("voicehub_flow",),
     ),
     Entry(
         "vits-step",
