@@ -194,6 +194,7 @@ def test_an_experiment_says_what_it_will_train_on(corpus):
     assert built.model.vocabulary.symbols == ("a", "b", "c", "d")
     assert built.model.scaling.mean is not None and built.model.model is None
     assert "--text abcd --speaker bert" in built.next_command(corpus)
+    assert [note.key for note in built.figure_notes] == ["loss"]
     assert built.model.durations.seconds("abcd", "anna") == pytest.approx(4 * 0.064, rel=0.05)
 
 

@@ -20,7 +20,7 @@ from voicehub_flow.sampling.steps import Example, final_steps, spread
 from voicehub_flow.tts.data import F5Collator, F5Dataset, MelReader, PreparedSplit, prepare_split
 from voicehub_flow.tts.model import F5TTS
 from voicehub_flow.tts.start import Start, describe_start
-from voicehub_flow.tts.terms import TERMS
+from voicehub_flow.tts.terms import figure_notes
 from voicehub_flow.tts.voices import Voices
 
 _GIGABYTE = 1 << 30
@@ -69,7 +69,7 @@ def build_experiment(config: F5TTSRunConfig) -> Experiment:
             split.name: FixedSizePlan(len(dataset), data.eval_batch_size, shuffle=False)
             for split, dataset in zip(splits[1:], datasets[1:], strict=True)
         },
-        figure_notes=TERMS,
+        figure_notes=figure_notes(config.after_training.metrics),
         data_report=[split.report for split in splits],
         final_steps=final_steps(
             config.after_training, config, _examples(config, splits, model.voices)
