@@ -13,9 +13,9 @@ Those of LibriSpeech lie closer together (most between 10 and 17 s, which would 
 
 Padding waste is the share of a batch's rectangle that holds no speech, over a whole epoch.
 Throughput is seconds of speech a CPU second through a small convolutional network, forward and
-backward, over batches drawn from the epoch. Planning is the time from an epoch's number to its list
-of batches. Order: three tests of randomness over many epochs of fewer utterances; a p-value under
-the level says that the order of batches is not random.
+backward, over batches of the epoch that are spread evenly over its lengths. Planning is the time
+from an epoch's number to its list of batches. Order: three tests of randomness over many epochs of
+fewer utterances; a p-value under the level says that the order of batches is not random.
 
 Run it alone with ``python benchmarks/batch_plan.py [--items 281241 --rounds 5 --json]``.
 """
@@ -153,11 +153,12 @@ class Throughput:
         )
 
     def __call__(self, batches: Sequence[Sequence[int]]) -> float:
-        draw = np.random.Generator(np.random.PCG64(0))
-        chosen = draw.choice(len(batches), size=min(self.count, len(batches)), replace=False)
+        # Evenly spread: long batches of few and short ones of many differ in speed.
+        ranked = sorted(batches, key=lambda batch: float(self.lengths[list(batch)].max()))
+        places = np.linspace(0, len(ranked) - 1, min(self.count, len(ranked))).round().astype(int)
         speech, spent = 0.0, 0.0
-        for at in chosen:
-            batch = batches[at]
+        for at in np.random.Generator(np.random.PCG64(0)).permutation(places):
+            batch = ranked[at]
             frames = max(1, round(float(self.lengths[batch].max()) * FRAMES_A_SECOND))
             features = torch.randn(len(batch), BANDS, frames)
             began = time.process_time()

@@ -103,6 +103,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "transformers' batches of 5 keep the cap.",
         convert.batch_plan,
         ("--items", "3000", "--rounds", "1", "--epochs", "5"),
+        ("--rounds", "3"),
         needs=("transformers", "lhotse"),
     ),
     Entry(

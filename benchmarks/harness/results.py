@@ -149,8 +149,8 @@ class Results(_Strict):
 
 
 def rounded(value: float) -> float:
-    """Five significant digits: more are noise, and a file of figures should be read."""
-    if value == 0 or not math.isfinite(value):
+    """Five significant digits: more are noise. Whole numbers are counts, and stay as they are."""
+    if not math.isfinite(value) or value == math.floor(value):
         return value
     return round(value, 4 - math.floor(math.log10(abs(value))))
 

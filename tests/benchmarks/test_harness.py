@@ -151,7 +151,8 @@ def test_the_machine_is_described_in_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [(0.0, 0.0), (123456.0, 123460.0), (0.000123456, 0.00012346)]
+    ("value", "expected"),
+    [(0.0, 0.0), (123456.7, 123460.0), (281241.0, 281241.0), (0.000123456, 0.00012346)],
 )
 def test_figures_keep_five_digits(value: float, expected: float) -> None:
     assert results.rounded(value) == pytest.approx(expected, rel=1e-12)
