@@ -86,8 +86,9 @@ class F5TTS(PreTrainedTTSModel):
         if directory.is_dir() and is_artifact(directory):
             self._read_artifact(directory, given)
         else:
-            text = {"kind": "checkpoint"}
-            values = {"text": text, **given, "path": self.name_or_path}
+            # Frames as the published models take them, where nothing else is said.
+            assumed = {"text": {"kind": "checkpoint"}, "mel": {"pad_mode": "reflect"}}
+            values = {**assumed, **given, "path": self.name_or_path}
             self.config = F5TTSModelConfig.load(values)
 
     @classmethod
