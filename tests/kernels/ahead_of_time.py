@@ -33,6 +33,7 @@ class Job:
         architecture: 80, 90, 100, ...
         aligned: all pointers and all numbers are multiples of 16, which lets the compiler load
             several values at once.
+        maxnreg: the option of that name, or None.
     """
 
     kernel: str
@@ -41,6 +42,7 @@ class Job:
     warps: int
     architecture: int
     aligned: bool = False
+    maxnreg: int | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ def compile_job(job: Job) -> Binary:
         attributes = {place: [["tt.divisibility", 16]] for place in places}
     source = ASTSource(kernel, signature, dict(job.constants), attributes)
     target = GPUTarget("cuda", job.architecture, 32)
-    compiled = triton.compile(source, target=target, options={"num_warps": job.warps})
+    options = {"num_warps": job.warps, "maxnreg": job.maxnreg}
+    compiled = triton.compile(source, target=target, options=options)
     used = resources(compiled.asm["cubin"])
     atomics = re.findall(r"\b(?:atom|red)\.\S+", compiled.asm["ptx"])
     return Binary(used["REG"], used["STACK"], used["LOCAL"], compiled.metadata.shared, atomics)

@@ -35,6 +35,7 @@ class Shipped:
         small: numbers that are 1 at the same time with the first table of all constants alone.
         common: how many of the dtypes, from the first on, ``cover`` takes; None for all.
         most_registers: a thread may use.
+        maxnreg: the option of the launch.
     """
 
     kernel: str
@@ -46,6 +47,7 @@ class Shipped:
     small: tuple[str, ...] = ()
     common: int | None = None
     most_registers: int = 128
+    maxnreg: int | None = None
 
     def job(
         self,
@@ -60,7 +62,7 @@ class Shipped:
         (constants, warps), (types, own) = table, dtype
         signature = {**self.pointers, **types, **dict.fromkeys(self.numbers, width)}
         fixed = {**constants, **own, **dict.fromkeys(ones, 1)}
-        return Job(self.kernel, signature, fixed, warps, architecture, aligned)
+        return Job(self.kernel, signature, fixed, warps, architecture, aligned, self.maxnreg)
 
     def specialities(self) -> list[tuple[tuple[str, ...], str, bool]]:
         """Numbers that are 1, their type, and whether all is a multiple of 16."""
@@ -123,7 +125,7 @@ def _ctc() -> list[Shipped]:
     rows = [({"BLOCK": block}, warps) for block, warps in _triton.TOKENS.items()]
     states = [({"BLOCK": block}, warps) for block, warps in _triton.STATES.items()]
     strides = ("item_stride", "frame_stride", "token_stride")
-    known = {"frame_lengths": "*i64", "totals": "*fp64"}
+    known = {"frame_lengths": "*i64", "shares": "*fp64"}
     target = {**known, "label_lengths": "*i64", "arrivals": "*fp64", "ends": "*fp64"}
 
     def wide(name: str) -> str:
@@ -169,6 +171,7 @@ def _ctc() -> list[Shipped]:
             dtypes("logits", double=False),
             [*ones, ("blank", "token_stride")],
             small=(*strides, "most_frames", "most_labels", "tokens", "blank"),
+            maxnreg=_triton.MOST_REGISTERS,
         ),
         Shipped(
             f"{module}.lattice:occupancy",
@@ -182,6 +185,7 @@ def _ctc() -> list[Shipped]:
             dtypes("logits", "gradient", double=False),
             [*ones, ("blank", "token_stride")],
             small=(*strides, "most_labels", "tokens", "blank"),
+            maxnreg=_triton.MOST_REGISTERS,
         ),
     ]
 

@@ -40,9 +40,9 @@ def strict(**replaced: StrictKernel) -> Any:
 def run(batch: Batch, kernels: Any = None, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Losses float64, and the gradient of the losses times 1, 2, ..."""
     kernels = kernels or strict()
-    losses, peaks, totals = _triton.forward(*batch, BLANK, kernels)
+    losses, peaks, shares = _triton.forward(*batch, BLANK, kernels)
     factors = torch.arange(1, len(losses) + 1, dtype=torch.float64)
-    return losses, _triton.backward(factors, *batch, peaks, totals, BLANK, kernels)
+    return losses, _triton.backward(factors, *batch, peaks, shares, BLANK, kernels)
 
 
 def case(sizes: list[tuple[int, int]], tokens: int, scale: float = 1.0, seed: int = 0) -> Batch:

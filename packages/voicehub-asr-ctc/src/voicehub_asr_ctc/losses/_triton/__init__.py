@@ -22,6 +22,9 @@ TOKENS: Mapping[int, int] = {64: 1, 256: 2, 1024: 4}
 #: Labels and one more; the path holds at most so many states of each kind.
 STATES: Mapping[int, int] = {32: 1, 64: 2, 128: 4, 256: 8, 512: 16, 1024: 16}
 MOST_LABELS = max(STATES) - 1
+#: Of a thread that holds states. Said aloud, since the assembler otherwise spills a few to fit more
+#: programs on a processor than there are items.
+MOST_REGISTERS = 128
 
 #: Tests hand in interpreted ones.
 KERNELS = SimpleNamespace(
@@ -40,28 +43,28 @@ def forward(
     blank: int,
     kernels: Any = KERNELS,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Losses float64 (batch,), and of each frame the highest logit and the sum of exponentials."""
+    """Losses float64 (batch,), and of each frame the highest logit and its probability."""
     batch, frames, tokens = logits.shape
     wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
     device = logits.device
     peaks = torch.empty((batch, frames), dtype=wide, device=device)
-    totals = torch.empty((batch, frames), dtype=torch.float64, device=device)
+    shares = torch.empty((batch, frames), dtype=torch.float64, device=device)
     frame_lengths = frame_lengths.contiguous()
     if peaks.numel():
         kernels.statistics[(batch, frames)](
             logits,
             frame_lengths,
             peaks,
-            totals,
+            shares,
             *logits.stride(),
             tokens,
             DOUBLE=wide == torch.float64,
             **_configuration(TOKENS, tokens),
         )
     unused = torch.empty(0, dtype=torch.float64, device=device)
-    saved = (peaks, totals, frame_lengths, labels, label_lengths)
+    saved = (peaks, shares, frame_lengths, labels, label_lengths)
     losses, _ = _paths(logits, saved, blank, unused, 1, kernels)
-    return losses[0], peaks, totals
+    return losses[0], peaks, shares
 
 
 def backward(
@@ -71,7 +74,7 @@ def backward(
     labels: Tensor,
     label_lengths: Tensor,
     peaks: Tensor,
-    totals: Tensor,
+    shares: Tensor,
     blank: int,
     kernels: Any = KERNELS,
 ) -> Tensor:
@@ -85,14 +88,14 @@ def backward(
     arrivals = torch.empty(
         (2, batch, frames, 2, most + 1), dtype=torch.float64, device=logits.device
     )
-    saved = (peaks, totals, frame_lengths, labels, label_lengths)
+    saved = (peaks, shares, frame_lengths, labels, label_lengths)
     _, ends = _paths(logits, saved, blank, arrivals, 2, kernels)
     upstream = upstream.contiguous()
     kernels.softmax[(batch, frames)](
         logits,
         frame_lengths,
         peaks,
-        totals,
+        shares,
         ends,
         upstream,
         gradient,
@@ -107,7 +110,7 @@ def backward(
     kernels.occupancy[(batch, frames)](
         logits,
         peaks,
-        totals,
+        shares,
         frame_lengths,
         sorted_labels,
         order,
@@ -121,6 +124,7 @@ def backward(
         most,
         tokens,
         blank,
+        maxnreg=MOST_REGISTERS,
         **_configuration(STATES, most + 1),
     )
     return gradient
@@ -135,7 +139,7 @@ def _paths(
     kernels: Any,
 ) -> tuple[Tensor, Tensor]:
     """Losses and packed likelihoods, float64 (directions, batch)."""
-    peaks, totals, frame_lengths, labels, label_lengths = saved
+    peaks, shares, frame_lengths, labels, label_lengths = saved
     batch, frames, tokens = logits.shape
     losses = torch.empty((directions, batch), dtype=torch.float64, device=logits.device)
     ends = torch.empty_like(losses)
@@ -143,7 +147,7 @@ def _paths(
         kernels.paths[(batch, directions)](
             logits,
             peaks,
-            totals,
+            shares,
             frame_lengths,
             labels.contiguous(),
             label_lengths.contiguous(),
@@ -156,6 +160,7 @@ def _paths(
             tokens,
             blank,
             STORE=directions == 2,
+            maxnreg=MOST_REGISTERS,
             **_configuration(STATES, labels.shape[1] + 1),
         )
     return losses, ends

@@ -15,6 +15,7 @@ import triton.language as tl
 from voicehub_asr_ctc.losses._triton.numbers import (
     LN_2,
     LOW,
+    inverse,
     narrowed,
     normalised,
     packed,
@@ -28,7 +29,7 @@ from voicehub_asr_ctc.losses._triton.numbers import (
 def paths(
     logits,
     peaks,
-    totals,
+    shares,
     frame_lengths,
     labels,
     label_lengths,
@@ -48,8 +49,8 @@ def paths(
     """Likelihood of each item; with STORE the arrivals too, of as many directions as programs.
 
     ``arrivals`` is (directions, batch, frames, 2, most_labels + 1): labels, then blanks, packed;
-    ``ends`` (directions, batch) the likelihood, packed, minus infinity where there is no path or
-    where lengths or labels do not fit; ``losses`` its negative logarithm, in nats.
+    ``ends`` (directions, batch) one over the likelihood, packed, minus infinity where there is no
+    path or where lengths or labels do not fit; ``losses`` the logarithm of that, in nats.
     """
     item, reverse = tl.program_id(0).to(tl.int64), tl.program_id(1) == 1
     record = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + item
@@ -71,7 +72,7 @@ def paths(
     ahead = tl.where(reverse, -1, 1).to(tl.int64)
     row = logits + item * item_stride + first * frame_stride
     peaks += item * most_frames + first
-    totals += item * most_frames + first
+    shares += item * most_frames + first
     width = most_labels + 1
     arrivals += (record * most_frames + first) * 2 * width
     tokens_of = label * token_stride
@@ -90,9 +91,9 @@ def paths(
         row += ahead * frame_stride
         next_logit = tl.load(row + tokens_of, mask=own & more, other=0.0)
         next_blank_logit = tl.load(row + blank_of, mask=more, other=0.0)
-        peak, total = tl.load(peaks).to(tl.float64), tl.load(totals)
+        peak, share = tl.load(peaks).to(tl.float64), tl.load(shares)
         peaks += ahead
-        totals += ahead
+        shares += ahead
 
         from_mantissa = tl.where(lanes > 0, tl.gather(label_mantissa, before, 0), 0.0)
         from_exponent = tl.where(lanes > 0, tl.gather(label_exponent, before, 0), LOW)
@@ -116,10 +117,10 @@ def paths(
             )
             arrivals += ahead * 2 * width
 
-        mantissa, exponent = probability(logit.to(tl.float64), peak, total)
+        mantissa, exponent = probability(logit.to(tl.float64), peak, share)
         label_mantissa *= mantissa
         label_exponent = tl.where(label_mantissa == 0.0, LOW, label_exponent + exponent)
-        mantissa, exponent = probability(blank_logit.to(tl.float64), peak, total)
+        mantissa, exponent = probability(blank_logit.to(tl.float64), peak, share)
         blank_mantissa *= mantissa
         blank_exponent = tl.where(blank_mantissa == 0.0, LOW, blank_exponent + exponent)
         logit, blank_logit = next_logit, next_blank_logit
@@ -133,15 +134,17 @@ def paths(
     mantissa += tl.sum(tl.where(lanes == count, blank_mantissa, 0.0), 0) * power(blank_end - high)
     mantissa, exponent = normalised(tl.where(sound, mantissa, 0.0), high)
     loss = -(tl.log2(mantissa) + exponent) * LN_2
-    tl.store(ends + record, packed(mantissa, exponent))
     tl.store(losses + record, tl.where(mantissa == 0.0, float("inf"), loss))
+    none = mantissa == 0.0
+    mantissa, exponent = normalised(inverse(tl.where(none, 1.0, mantissa)), -exponent)
+    tl.store(ends + record, tl.where(none, float("-inf"), packed(mantissa, exponent)))
 
 
 @triton.jit
 def occupancy(
     logits,
     peaks,
-    totals,
+    shares,
     frame_lengths,
     sorted_labels,
     order,
@@ -171,8 +174,8 @@ def occupancy(
     end = tl.load(ends + item)
     alive = (end != float("-inf")) & (frame < tl.load(frame_lengths + item))
     count = tl.where(alive, tl.load(label_lengths + item), 0)
-    end_mantissa, end_exponent = unpacked(end)
-    peak, total = tl.load(peaks + place).to(tl.float64), tl.load(totals + place)
+    scale, scale_exponent = unpacked(end)
+    peak, share_of_peak = tl.load(peaks + place).to(tl.float64), tl.load(shares + place)
     factor = tl.load(upstream + item)
     row = logits + item * item_stride + frame * frame_stride
     width = most_labels + 1
@@ -188,12 +191,12 @@ def occupancy(
     was = tl.load(order + listed, mask=own, other=0)
     first = tl.load(firsts + listed, mask=own, other=0)
     mantissa, exponent = probability(
-        tl.load(row + label * token_stride, mask=own, other=0.0).to(tl.float64), peak, total
+        tl.load(row + label * token_stride, mask=own, other=0.0).to(tl.float64), peak, share_of_peak
     )
     one, one_exponent = unpacked(tl.load(ahead + was, mask=own, other=float("-inf")))
     two, two_exponent = unpacked(tl.load(back + was, mask=own, other=float("-inf")))
-    share = one * two * mantissa / end_mantissa
-    share *= power(one_exponent + two_exponent + exponent - end_exponent)
+    share = one * two * mantissa * scale
+    share *= power(one_exponent + two_exponent + exponent + scale_exponent)
     sums = tl.cumsum(tl.where(own, share, 0.0), 0)
     ahead_of = tl.gather(sums, tl.maximum(first - 1, 0).to(tl.int32), 0)
     passing = sums - tl.where(first > 0, ahead_of, 0.0)
@@ -202,12 +205,14 @@ def occupancy(
 
     own = lanes < tl.where(alive, count + 1, 0)
     mantissa, exponent = probability(
-        tl.load(row + blank * token_stride, mask=alive, other=0.0).to(tl.float64), peak, total
+        tl.load(row + blank * token_stride, mask=alive, other=0.0).to(tl.float64),
+        peak,
+        share_of_peak,
     )
     one, one_exponent = unpacked(tl.load(ahead + width + lanes, mask=own, other=float("-inf")))
     two, two_exponent = unpacked(tl.load(back + width + lanes, mask=own, other=float("-inf")))
-    share = one * two * mantissa / end_mantissa
-    share *= power(one_exponent + two_exponent + exponent - end_exponent)
+    share = one * two * mantissa * scale
+    share *= power(one_exponent + two_exponent + exponent + scale_exponent)
     passing = tl.sum(tl.where(own, share, 0.0), 0)
     found = factor * (mantissa * power(exponent) - passing)
     tl.store(to + blank, narrowed(found, gradient), mask=alive)

@@ -3,7 +3,8 @@
 A sum over paths falls far below 1e-308 within some hundred frames, and a state may fall behind
 its neighbours by as much and still carry all paths in the end. Here every state has an exponent of
 its own, a whole number, and its mantissa is brought back to [1, 2) in every frame, so that no path
-is lost and no frame's rounding grows with the loss; logarithms are not needed.
+is lost and no frame's rounding grows with the loss; logarithms are not needed. Nor are divisions:
+in float64 they call a function, around which registers are spilled.
 """
 
 from __future__ import annotations
@@ -34,6 +35,14 @@ def normalised(mantissa, exponent):
 
 
 @triton.jit
+def inverse(mantissa):
+    """One over a number in [1, 2), to the last digit or two, by Newton's iteration."""
+    guess = (1.0 / mantissa.to(tl.float32)).to(tl.float64)
+    guess *= 2.0 - mantissa * guess
+    return guess * (2.0 - mantissa * guess)
+
+
+@triton.jit
 def packed(mantissa, exponent):
     """Both in one float64, exponent + mantissa - 1: exact to 1e-10 below exponents of a million."""
     return tl.where(mantissa == 0.0, float("-inf"), exponent + (mantissa - 1.0))
@@ -50,13 +59,13 @@ def unpacked(value):
 
 
 @triton.jit
-def probability(logit, peak, total):
-    """exp(logit - peak) / total as mantissa, between 1 / total and 2, and exponent."""
+def probability(logit, peak, share):
+    """exp(logit - peak) * share as mantissa, between the share and 2, and exponent."""
     power_of_two = (logit - peak) * LOG2_E
     zero = power_of_two == float("-inf")
     power_of_two = tl.where(zero, 0.0, power_of_two)
     exponent = tl.floor(power_of_two)
-    mantissa = tl.where(zero, 0.0, tl.exp2(power_of_two - exponent)) / total
+    mantissa = tl.where(zero, 0.0, tl.exp2(power_of_two - exponent)) * share
     return mantissa, tl.where(exponent == exponent, exponent, 0.0)
 
 

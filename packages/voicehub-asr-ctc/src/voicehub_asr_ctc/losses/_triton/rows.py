@@ -11,7 +11,7 @@ def statistics(
     logits,
     frame_lengths,
     peaks,
-    totals,
+    shares,
     item_stride,
     frame_stride,
     token_stride,
@@ -19,9 +19,9 @@ def statistics(
     DOUBLE: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Of each frame the highest logit, and the sum of exponentials of what lies below it.
+    """Of each frame the highest logit and its share, one over the sum of exponentials below it.
 
-    A logit that is no number makes the sum so; behind an item's frames they are 0 and 1.
+    A logit that is no number makes the share so; behind an item's frames they are 0 and 1.
     """
     item, frame = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
     inside = frame < tl.load(frame_lengths + item)
@@ -46,7 +46,7 @@ def statistics(
     place = item * tl.num_programs(1) + frame
     total = tl.where(inside, tl.sum(sums.to(tl.float64), 0), 1.0)
     tl.store(peaks + place, peak)
-    tl.store(totals + place, total)
+    tl.store(shares + place, 1.0 / total)
 
 
 @triton.jit
@@ -54,7 +54,7 @@ def softmax(
     logits,
     frame_lengths,
     peaks,
-    totals,
+    shares,
     ends,
     upstream,
     gradient,
@@ -75,7 +75,7 @@ def softmax(
     place = item * tl.num_programs(1) + frame
     wide = tl.float64 if DOUBLE else tl.float32
     peak = tl.load(peaks + place)
-    factor = (tl.load(upstream + item) / tl.load(totals + place)).to(wide)
+    factor = (tl.load(upstream + item) * tl.load(shares + place)).to(wide)
     count = tl.where(alive, tokens, 0)
     row = logits + item * item_stride + frame * frame_stride
     to = gradient + place * tokens
