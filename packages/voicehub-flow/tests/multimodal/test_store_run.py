@@ -124,10 +124,6 @@ def test_latents_of_a_finished_model_become_sound(finished):
         assert made.waveform.dtype == np.float32 and np.isfinite(made.waveform).all()
         assert made.duration == pytest.approx(0.6, abs=0.05)
         assert np.array_equal(made.waveform, model.sample(prompt, seed=1).waveform)
-    (spoken,) = model.synthesize(["abba cd"], seed=1)
-    assert np.array_equal(spoken.waveform, model.sample(prompts[0], seed=1).waveform)
-    with pytest.raises(ConfigurationError, match="unknown synthesis option 'stepps'.*steps"):
-        model.synthesize(["a"], stepps=3)
 
 
 def test_what_was_extracted_and_what_normalises_it_go_with_the_model(stores, finished, tmp_path):
@@ -212,3 +208,13 @@ def test_everything_that_a_run_reads_is_an_asset_of_its_configuration(stores, tm
     with pytest.raises(AssetError) as raised:
         require_assets(locate_assets(named_assets(config)))
     assert "data.train.0.tsv" in str(raised.value) and lost in str(raised.value)
+
+
+def test_a_run_ends_with_the_command_that_samples_from_it(stores, tmp_path):
+    experiment, _ = settled(stores, tmp_path)
+    text = experiment.train_dataset[0].caption
+    asked = f"printf '%s\\n' '{text}' > prompts.txt && voicehub sample --run {tmp_path} --prompts"
+    plain = experiment.next_command(tmp_path / "final-model")
+    assert plain == f"{asked} prompts.txt --out samples"
+    averaged = experiment.next_command(tmp_path / "final-model-ema")
+    assert averaged == f"{asked} prompts.txt --weights ema --out samples"

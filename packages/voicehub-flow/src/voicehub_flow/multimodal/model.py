@@ -14,10 +14,9 @@ from torch import Tensor
 from voicehub.data.keyed_random import preserved_global_state
 from voicehub.errors import CheckpointError, ConfigurationError
 from voicehub.models.artifact import is_artifact, read_artifact
-from voicehub.models.lifecycle import PreTrainedTTSModel
+from voicehub.models.lifecycle import PreTrainedSpeechModel
 from voicehub.models.results import Synthesis
 from voicehub.models.sampling import Prompt
-from voicehub.suggest import did_you_mean
 from voicehub_flow.features.base import AudioExtractor, Extractor, Kind, TextExtractor
 from voicehub_flow.features.registry import stored_extractor
 from voicehub_flow.multimodal.generation import GenerationConditions, generate_latents
@@ -34,7 +33,7 @@ WEIGHTS_FILE = "model.safetensors"
 EXTRACTORS_FOLDER = "extractors"
 
 
-class MultimodalFlow(PreTrainedTTSModel):
+class MultimodalFlow(PreTrainedSpeechModel):
     """A flow over audio latents, given text, video, both or neither.
 
     The extractors are no part of the module: they are in no optimiser. An artifact holds those
@@ -269,44 +268,6 @@ class MultimodalFlow(PreTrainedTTSModel):
         options = {"num_frames": asked.frames, **prompt.options}
         latents = self.generate(asked.conditions, seeds=(seed,), **options)
         return Synthesis(prompt.text or "", self.decode(latents)[0], self.sampling_rate)
-
-    def synthesize(
-        self,
-        texts: Sequence[str],
-        *,
-        speaker: str | int | None = None,
-        language: str | None = None,
-        speaking_rate: float | None = None,
-        seed: int = 0,
-        **options: Any,
-    ) -> list[Synthesis]:
-        """Sounds for texts, one after the other; see ``PreTrainedTTSModel``.
-
-        Options:
-            ``num_frames, guidance_scale, steps, method``: see ``generate``.
-
-        Raises:
-            ConfigurationError: an option is not known, or the model has no such control.
-        """
-        known = ("num_frames", "guidance_scale", "steps", "method")
-        for name in options:
-            if name not in known:
-                raise ConfigurationError(
-                    f"unknown synthesis option {name!r}.{did_you_mean(name, known)}"
-                )
-        for what, value in (("speaker", speaker), ("language", language)):
-            if value is not None:
-                raise ConfigurationError(
-                    f"{self.model_type!r} has no {what} to set; say it in words."
-                )
-        if speaking_rate not in (None, 1.0):
-            raise ConfigurationError(f"{self.model_type!r} has no speaking rate; set num_frames.")
-        made = []
-        for text in texts:
-            conditions = GenerationConditions(text=self.encode_texts([text]))
-            latents = self.generate(conditions, seeds=(seed,), **options)
-            made.append(Synthesis(text, self.decode(latents)[0], self.sampling_rate))
-        return made
 
 
 def _read_tensors(module: torch.nn.Module, path: Path) -> None:

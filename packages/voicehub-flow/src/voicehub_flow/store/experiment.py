@@ -15,6 +15,7 @@ from voicehub.models.sampling import Prompt
 from voicehub.specs.registry import get_training_spec
 from voicehub.strategies.environment import read_environment
 from voicehub.trainer.arguments import TrainingArguments
+from voicehub.trainer.averaging import AVERAGED_MODEL
 from voicehub_flow.multimodal.model import MultimodalFlow
 from voicehub_flow.objective import AudioVisualNull, LogitNormalTime
 from voicehub_flow.sampling.steps import Example, final_steps, spread
@@ -243,9 +244,13 @@ def _record(
 
 
 def _next_command(first: ClipSet) -> Any:
+    text = next((text for text in first.texts if text), "a sound")
+
     def command(directory: Path) -> str:
-        text = next((text for text in first.texts if text), "")
-        words = ["voicehub", "synthesize", "--model", str(directory), "--text", text]
-        return shlex.join([*words, "--out", "sound.wav"])
+        say = shlex.join(["printf", "%s\\n", text])
+        words = ["voicehub", "sample", "--run", str(directory.parent), "--prompts", "prompts.txt"]
+        if directory.name == AVERAGED_MODEL:
+            words += ["--weights", "ema"]
+        return f"{say} > prompts.txt && {shlex.join([*words, '--out', 'samples'])}"
 
     return command
