@@ -83,7 +83,7 @@ class FullyShardedStrategy(DataParallelStrategy):
         names = {parameter: name for name, parameter in module.named_parameters()}
         self._whole = _not_shardable(module)
         options: dict[str, Any] = {"mesh": self._mesh, "ignored_params": self._whole}
-        for block in _blocks(module, self._smallest_block, self._whole):
+        for block in sharded_blocks(module, self._smallest_block, self._whole):
             fully_shard(block, **options)
         self._root = _PhaseRoot(module)
         # Tied to the root by its documentation: kept whole from the forward to the backward.
@@ -261,7 +261,7 @@ def _not_shardable(module: nn.Module) -> set[nn.Parameter]:
     return {p for p in parameters if p.ndim == 0 or p.dtype is not common}
 
 
-def _blocks(module: nn.Module, smallest: int, whole: set[nn.Parameter]) -> list[nn.Module]:
+def sharded_blocks(module: nn.Module, smallest: int, whole: set[nn.Parameter]) -> list[nn.Module]:
     """Children of module lists with at least ``smallest`` parameters, none inside of another.
 
     One that shares a parameter with the rest of the model stays with the root.

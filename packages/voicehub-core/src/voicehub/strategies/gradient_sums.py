@@ -114,11 +114,15 @@ class _SharedRows:
 
     def take(self) -> Tensor:
         self._link.noticed(self._number, self._limit)
-        first, second, *more = self._rows
-        total = first + second
-        for row in more:
-            total += row
-        return total
+        return _summed(self._rows)
+
+
+def _summed(rows: Sequence[Tensor]) -> Tensor:
+    first, second, *more = rows
+    total = first + second
+    for row in more:
+        total += row
+    return total
 
 
 def _rounded_up(nbytes: int) -> int:
