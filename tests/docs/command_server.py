@@ -33,6 +33,8 @@ PRELOADED = (
     "voicehub_xvector.experiment",
     "voicehub_vits.experiment",
     "voicehub_codec_lm.experiment",
+    "voicehub_flow.tts.experiment",
+    "voicehub_asr_llm.experiment",
 )
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
-from command_server import RUN
+from command_server import RUN, run_script
 from packaging.requirements import Requirement
 from projects import forget_projects, install_project, project_path
 from snippets import Snippet, commands, extract
@@ -176,3 +176,32 @@ PARSERS: dict[str, Callable[[str], Any]] = {
     "yaml": lambda text: list(yaml.safe_load_all(text)),
     "toml": tomllib.loads,
 }
+
+
+# -- how commands are run: in the server that has run all of the above -------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments", [("presets",), ("train", "asr-ctc/tiny", "trainin.max_steps=3")]
+)
+def test_a_forked_command_is_the_console_script(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    forked, script = RUN(arguments), run_script(arguments)
+    assert forked.returncode == script.returncode
+    assert (forked.stdout, forked.stderr) == (script.stdout, script.stderr)
+    assert forked.stdout or forked.stderr
+
+
+def test_a_command_runs_here_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("VOICEHUB_DISABLE_PLUGINS", "voicehub-asr-ctc")
+    assert RUN(["new-plugin", "hush"]).returncode == 0
+    assert list(tmp_path.iterdir())
+    assert RUN(["train", "asr-ctc/tiny"]).returncode != 0
+    monkeypatch.delenv("VOICEHUB_DISABLE_PLUGINS")
+    again = RUN(["presets"])
+    assert again.returncode == 0 and "asr-ctc/tiny" in again.stdout
