@@ -164,12 +164,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Time and memory of AAM softmax losses.")
     parser.add_argument("--classes", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--threads", type=int, help="by default as many as torch takes")
     parser.add_argument("--json", action="store_true", help="end with one JSON object")
     parser.add_argument("--resident", choices=list(SYSTEMS), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.resident:
         print(_resident_peak_here(options.resident, options.classes))
         return 0
+    if options.threads:
+        torch.set_num_threads(options.threads)
     found = measure(options.classes, options.rounds)
     heads = ("seconds", "ratio", "resident MB", "ratio", "allocated MB", "ratio")
     print(f"{'system':14}" + "".join(f"{head:>14}" for head in heads))

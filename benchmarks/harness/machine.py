@@ -10,13 +10,14 @@ from pathlib import Path
 
 
 def describe() -> dict[str, str]:
-    """Processor, cores, memory, system and Python."""
+    """Processor, cores, memory, system, Python, and the niceness that this process runs with."""
     return {
         "processor": _processor(),
         "cores": str(os.cpu_count()),
         "memory": _memory(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
+        "niceness": str(os.nice(0)) if hasattr(os, "nice") else "0",
     }
 
 

@@ -145,7 +145,7 @@ def test_a_file_of_another_layout_is_refused(tmp_path: Path, toy: Entry) -> None
 
 def test_the_machine_is_described_in_words() -> None:
     found = machine.describe()
-    assert set(found) == {"processor", "cores", "memory", "system", "python"}
+    assert set(found) == {"processor", "cores", "memory", "system", "python", "niceness"}
     assert all(found.values())
     assert machine.versions(["torch", "no-such-distribution"]).keys() == {"torch"}
 
