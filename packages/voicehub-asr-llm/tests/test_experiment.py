@@ -90,6 +90,13 @@ def test_what_the_decoder_cannot_spell_is_dropped_and_counted(config_of, tones, 
         build_experiment(config_of(data={**data, "max_drop_fraction": 0.1}))
 
 
+def test_a_source_of_which_nothing_can_be_used_is_refused_by_name(config_of, tones, tmp_path):
+    strange = changed(tones[1], tmp_path, *[{"text": "größer"}] * 4)
+    data = {"train": [str(tones[0]), strange], "eval": {}, "max_drop_fraction": 0.5}
+    with pytest.raises(DataError, match="'train/changed': .* can use none of its 4 rows"):
+        build_experiment(config_of(data=data, training={"eval_strategy": "no"}))
+
+
 def test_conversations_over_the_limit_are_dropped(config_of):
     with pytest.raises(DataError, match=r"tokens, over data\.max_tokens 40"):
         build_experiment(config_of(data={"max_tokens": 40}))

@@ -32,7 +32,7 @@ from voicehub_asr_llm.data.sources import (
 from voicehub_asr_llm.decoders import DecoderSource
 from voicehub_asr_llm.decoders.chat import Kind
 from voicehub_asr_llm.decoders.loading import installed_attention
-from voicehub_asr_llm.evaluating import SeenIds, report_rows
+from voicehub_asr_llm.evaluating import report_rows
 from voicehub_asr_llm.model import AsrLlm
 from voicehub_data.augment import audio_augmentation, feature_augmentation, silence_injection
 from voicehub_data.batching import plan_from
@@ -48,19 +48,15 @@ def build_experiment(config: AsrLlmRunConfig) -> Experiment:
     """
     data = config.data
     refuse_expanded_epochs(data, config.training.num_train_epochs)
-    described = AsrLlm.from_config(config.model)
-    rate = described.front_end.sample_rate
+    model = AsrLlm.from_config(
+        config.model, metric_normalizer=data.metric_normalizer, seed=config.training.seed
+    )
+    rate = model.front_end.sample_rate
     training = read_training_data(data, sample_rate=rate)
     splits = read_eval_data(data, sample_rate=rate)
     if data.overlapping_ids == "refuse":
         refuse_overlap(training, splits)
-    model = AsrLlm.from_config(
-        config.model,
-        punctuated=training.punctuated,
-        metric_normalizer=data.metric_normalizer,
-        seen=SeenIds.from_ids(training.ids),
-        seed=config.training.seed,
-    )
+    model.learns_from(training.ids, punctuated=training.punctuated)
     training, labelled = _label_training(config, model, training)
     evals = [(split, _label_eval(config, model, split)) for split in splits]
     reports = training.reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,9 +81,7 @@ class AsrLlm(LlmRecogniser):
         cls,
         config: AsrLlmModelConfig,
         *,
-        punctuated: bool = False,
         metric_normalizer: str = "whisper-english-variants",
-        seen: SeenIds | None = None,
         seed: int = 0,
         device: str = "cpu",
     ) -> AsrLlm:
@@ -91,9 +89,7 @@ class AsrLlm(LlmRecogniser):
 
         Args:
             config: model section of a run.
-            punctuated: training transcripts have punctuation, where ``prompt.default`` is auto.
             metric_normalizer: applied before errors are counted.
-            seen: ids of what it will be trained on, saved with it.
             seed: of what is drawn.
             device: where weights load.
         """
@@ -104,10 +100,21 @@ class AsrLlm(LlmRecogniser):
                 "language model. To go on from it, give it as init_from."
             )
         model.config, model.seed = config, seed
-        model.metric_normalizer, model.seen = metric_normalizer, seen
-        asked = config.prompt.default
-        model.punctuated = punctuated if asked == "auto" else asked == "punctuated"
+        model.metric_normalizer = metric_normalizer
+        model.punctuated = config.prompt.default == "punctuated"
         return model
+
+    def learns_from(self, ids: Iterable[str], *, punctuated: bool) -> None:
+        """Say what it will be trained on, which is saved with it.
+
+        Args:
+            ids: of the rows; an evaluation on them is refused.
+            punctuated: their transcripts have punctuation, which decides how transcription asks
+                where ``prompt.default`` is auto.
+        """
+        self.seen = SeenIds.from_ids(ids)
+        if self.config.prompt.default == "auto":
+            self.punctuated = punctuated
 
     def _read_artifact(self, directory: Path, bases: Bases) -> None:
         artifact = read_artifact(directory)

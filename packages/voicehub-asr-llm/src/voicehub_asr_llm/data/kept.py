@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from voicehub.errors import DataError
 from voicehub_asr_llm.data.labelled import LabelledRows
 from voicehub_asr_llm.data.sources import TrainingData
 
@@ -12,6 +13,9 @@ def keep_rows(training: TrainingData, labelled: LabelledRows) -> TrainingData:
     """Return the training data that is left, each source with what was dropped of it.
 
     Ids, which evaluations are checked against, stay those of all rows.
+
+    Raises:
+        DataError: nothing is left of a source.
     """
     if not labelled.dropped:
         return training
@@ -21,6 +25,12 @@ def keep_rows(training: TrainingData, labelled: LabelledRows) -> TrainingData:
         left = [place - members.start for place in members if place in kept]
         rows = [source.rows[place] for place in left]
         lost = len(members) - len(left)
+        if not rows:
+            shown = "\n".join(f"  {note}" for note in labelled.notes)
+            raise DataError(
+                f"training source {source.name!r}: this encoder and decoder can use none of its "
+                f"{lost} rows. Take it out of data.train, or another model.\n{shown}"
+            )
         report = source.report
         if lost:
             report = replace(
@@ -33,7 +43,7 @@ def keep_rows(training: TrainingData, labelled: LabelledRows) -> TrainingData:
     sources[0].report.notes.extend(labelled.notes)
     return replace(
         training,
-        sources=[source for source in sources if source.rows],
+        sources=sources,
         rows=labelled.rows,
         row_punctuated=[training.row_punctuated[place] for place in labelled.kept],
     )
