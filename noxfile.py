@@ -95,10 +95,10 @@ def build(session: nox.Session) -> None:
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """Side-by-side measurements: start-up, overhead per step, losses, steps of families."""
+    """Every side-by-side measurement, then its page: `nox -s bench -- NAME` or `-- --quick`."""
     python = prepare(session, "bench")
-    for name in ("startup", "trainer_overhead", "losses", "vits_step"):
-        session.run(python, f"benchmarks/{name}.py", *session.posargs, external=True)
+    session.run(python, "benchmarks", *session.posargs, external=True)
+    session.run(python, "tools/benchmarks_page.py", external=True)
 
 
 def install_alone(session: nox.Session, name: str) -> None:

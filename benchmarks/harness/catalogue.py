@@ -48,7 +48,8 @@ CATALOGUE: tuple[Entry, ...] = (
         "startup",
         "Import and start-up",
         "startup.py",
-        "CPU time of fresh interpreters, one of each in every round.",
+        "CPU time of fresh interpreters, one of each in every round. Ours load no torch until a "
+        "model is asked for: a run that trains pays for torch's import later, as all others do.",
         convert.startup,
         ("--rounds", "1"),
         ("--rounds", "5"),
