@@ -22,6 +22,7 @@ from voicehub.cli import (
     eval_,
     launch,
     new_plugin,
+    plan,
     plugins_,
     presets_,
     sample,
@@ -130,6 +131,7 @@ def _root(
 # Presets and overrides come in any order after `train`; a `-x` among them is still an option.
 app.command("train")(train.train)
 app.command("launch")(launch.launch)
+app.command("plan")(plan.plan)
 app.command("eval")(eval_.evaluate)
 app.command("transcribe")(transcribe.transcribe)
 app.command("synthesize")(synthesize.synthesize)

@@ -103,7 +103,7 @@ def _run(
         notes=experiment.figure_notes,
     )
     media = MediaFilesCallback(request.run_directory)
-    trainer = _build_trainer(request, experiment, [start, console, media, stop], strategy)
+    trainer = build_trainer(request, experiment, [start, console, media, stop], strategy)
     try:
         with stop.listening():
             output = trainer.train(resume_from_checkpoint=resume)
@@ -151,12 +151,13 @@ def _start_from(experiment: Experiment, weights: InitialWeights) -> None:
     experiment.model.start_from(weights)
 
 
-def _build_trainer(
+def build_trainer(
     request: RunRequest,
     experiment: Experiment,
     callbacks: list[TrainerCallback],
     strategy: TrainingStrategy | None,
 ) -> Trainer:
+    """Wire an experiment to a Trainer."""
     from voicehub.trainer.trainer import Trainer
 
     return Trainer(

@@ -52,6 +52,25 @@ class HookSpecs:
             An ``AssetState`` for each one that the plugin knows about.
         """
 
+    @hookspec
+    def voicehub_size_assets(self, states: Any) -> list[Any]:  # type: ignore[empty-body]
+        """Return what has to be fetched with the sizes of its files, without fetching any.
+
+        Args:
+            states: ``AssetState`` of everything that a configuration names.
+
+        Returns:
+            New states of those that the plugin knows more about.
+        """
+
+    @hookspec
+    def voicehub_without_weights(self) -> list[Any]:  # type: ignore[empty-body]
+        """Return context managers in which checkpoints are built from their configuration alone.
+
+        Plans enter them: shapes and dtypes are those of a checkpoint whose weights are never
+        read or fetched.
+        """
+
 
 @lru_cache(maxsize=1)
 def manager() -> pluggy.PluginManager:
@@ -89,6 +108,16 @@ def checks() -> list[Any]:
 def located_assets(assets: Any) -> list[Any]:
     """Return what the plugins know about where checkpoints are."""
     return _collected("voicehub_locate_assets", assets=assets)
+
+
+def sized_assets(states: Any) -> list[Any]:
+    """Return what the plugins know about the sizes of what has to be fetched."""
+    return _collected("voicehub_size_assets", states=states)
+
+
+def without_weights() -> list[Any]:
+    """Return what the plugins have against reading weights."""
+    return _collected("voicehub_without_weights")
 
 
 def refresh() -> None:

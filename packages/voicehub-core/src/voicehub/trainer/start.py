@@ -189,29 +189,35 @@ def _identity(trainer: Trainer, parts: _Parts) -> dict[str, Any]:
     }
 
 
-def _build_loop(trainer: Trainer, parts: _Parts, saver: saving.CheckpointSaver) -> TrainingLoop:
+def build_window(
+    trainer: Trainer, feed: DataFeed, schedulers: SchedulerBundle, scaler: Any
+) -> AccumulationWindow:
+    """Wire what runs one accumulation window of a set-up Trainer."""
     graph = trainer.graph
-    window = AccumulationWindow(
+    return AccumulationWindow(
         model=graph.model,
         adapter=graph.adapter,
         strategy=trainer.strategy,
         optimizers=graph.optimizers,
-        schedulers=parts.schedulers,
-        scaler=parts.scaler,
+        schedulers=schedulers,
+        scaler=scaler,
         max_grad_norm=trainer.args.max_grad_norm,
         notify=trainer.fire,
         custom_loss=trainer.custom_loss,
         dumps=NonFiniteDumps(
             run_dir=trainer.run_dir,
             state=trainer.state,
-            feed=parts.feed,
+            feed=feed,
             adapter=graph.adapter,
             strategy=trainer.strategy,
             device=graph.device,
         ),
-        fillers=Fillers(parts.feed.first_batch),
+        fillers=Fillers(feed.first_batch),
         halve_when_out_of_memory=trainer.args.oom_retry_halves,
     )
+
+
+def _build_loop(trainer: Trainer, parts: _Parts, saver: saving.CheckpointSaver) -> TrainingLoop:
     actions = LoopActions(
         fire=trainer.fire,
         log=trainer.log,
@@ -224,7 +230,7 @@ def _build_loop(trainer: Trainer, parts: _Parts, saver: saving.CheckpointSaver) 
         state=trainer.state,
         control=trainer.control,
         feed=parts.feed,
-        window=window,
+        window=build_window(trainer, parts.feed, parts.schedulers, parts.scaler),
         strategy=trainer.strategy,
         schedulers=parts.schedulers,
         horizon=parts.horizon,

@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         if path.startswith("/api/"):
             revision = path.partition("/revision/")[2] or "main"
-            siblings = [{"rfilename": file} for file in sorted(files)]
+            siblings = [{"rfilename": n, "size": len(files[n])} for n in sorted(files)]
             known = {"id": name, "modelId": name, "private": False, "sha": commit}
             if revision in ("main", commit):
                 self.answer({**known, "siblings": siblings})

@@ -1,0 +1,102 @@
+"""The memory of a training step: as planned from shapes, and as torch's profiler records it."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+from voicehub.cli import plan, smoke
+from voicehub.cli.compose import Composition, compose_preset
+from voicehub.cli.validate import validate_run
+from voicehub.optim.bundle import SchedulerBundle
+from voicehub.planning.rehearsal import Rehearsal, TrainerFactory, rehearse, worst_batch
+from voicehub.strategies.single import SingleProcessStrategy
+from voicehub.trainer.micro_batch import Window
+from voicehub.trainer.start import build_window
+
+
+class _WithoutSchedules(SingleProcessStrategy):
+    def scheduler_step(self, scheduler: SchedulerBundle, names: Iterable[str]) -> None:
+        """Learning rates are of no interest."""
+
+
+def tiny_composition(preset: str, directory: Path, overrides: Sequence[str] = ()) -> Composition:
+    """A preset over the family's own tiny data and shapes, its last stage."""
+    composed = compose_preset(preset, overrides)
+    made = smoke._tiny(smoke._spec_of(composed), composed, directory / "made")
+    return composition(preset, directory, [*made, *overrides])
+
+
+def composition(preset: str, directory: Path, overrides: Sequence[str] = ()) -> Composition:
+    """A preset as the command line composes it, on one process and the CPU."""
+    fixed = (*smoke._BOUNDS, *smoke._EVALUATING, f"training.output_dir={directory / 'r'}")
+    composed = compose_preset(preset, [*fixed, *overrides])
+    return composed.stages[-1] if composed.stages else composed
+
+
+def trainers(composed: Composition) -> TrainerFactory:
+    """What ``rehearse`` asks for."""
+    spec, config = validate_run(composed)
+    return plan._trainer_factory(composed, spec, config)
+
+
+def planned(make: TrainerFactory) -> Rehearsal:
+    """The estimate."""
+    return rehearse(make)
+
+
+def measured(make: TrainerFactory) -> int:
+    """Bytes at the worst moment of a real step over the same batch.
+
+    What is held when the step begins (weights, optimizer state, averages, the batch) is counted
+    by storages; what the step allocates on top is what torch's allocation profiler records.
+    """
+    trainer = make(_WithoutSchedules)
+    graph, feed = trainer.graph, trainer.train_feed()
+    window = build_window(trainer, feed, SchedulerBundle({}), None)
+    batch = worst_batch(feed).batch
+    batches = (batch,) * min(trainer.args.gradient_accumulation_steps, 2)
+
+    def step(number: int) -> None:
+        window.run(Window(batches=batches, step=number, epoch=0))
+        trainer.fire("on_step_end")
+
+    step(0)
+    gc.collect()
+    module = graph.adapter.module
+    states = [graph.optimizers[name].state for name in graph.optimizers]
+    kept = [c.state_dict() for c in trainer.callbacks.callbacks if hasattr(c, "state_dict")]
+    held = [*module.parameters(), *module.buffers(), *_tensors([list(s.values()) for s in states])]
+    held += [*_tensors(kept), *_tensors(batch.inputs)]
+    sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in held}
+    return sum(sizes.values()) + _allocated(lambda: step(1))
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
+
+
+def _allocated(action: Callable[[], None]) -> int:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        action()
+    assert profile.profiler is not None
+    events = [e for e in _events(profile) if e.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    return peak
+
+
+def _events(profile: Any) -> Iterator[Any]:
+    yield from profile.profiler.kineto_results.events()
+
+
+__all__ = ["composition", "measured", "planned", "tiny_composition", "trainers"]
