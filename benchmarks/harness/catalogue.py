@@ -100,7 +100,7 @@ CATALOGUE: tuple[Entry, ...] = (
         "batch_plan.py",
         "281,241 durations drawn from a log-normal distribution (mean 12.3 s as in LibriSpeech's "
         "960 hours, sigma 0.5, clipped to 1-35 s). Waste is the share of all padded seconds that "
-        "holds no speech; throughput that of a small convolutional network. Only ours and "
+        "holds no speech; throughput that of a small network of two layers. Only ours and "
         "transformers' batches of 5 keep the cap.",
         convert.batch_plan,
         ("--items", "3000", "--rounds", "1", "--epochs", "5"),
