@@ -85,6 +85,8 @@ def test_layers_above_a_state_go_and_are_counted(whisper):
 def test_frames_of_log_mel_encoders_follow_the_formula(model_type, tmp_path):
     import numpy as np
 
+    if model_type == "granite_speech5_ctc":
+        pytest.importorskip("torchaudio", reason="its features are made by torchaudio")
     make_tiny_encoder_checkpoint(tmp_path, model_type)
     parts = read_encoder_parts(tmp_path, model_type=model_type)
     encoder = load_speech_encoder(tmp_path, model_type=model_type)
