@@ -14,11 +14,11 @@ def test_the_work_runs_meanwhile_and_gives_its_result():
 
     def work():
         begun.set()
-        assert go_on.wait(timeout=60)
+        assert go_on.wait(timeout=600)
         return 3
 
     with Beside(work) as beside:
-        assert begun.wait(timeout=60), "the work waits for the block"
+        assert begun.wait(timeout=600), "the work waits for the block"
         go_on.set()
     assert beside.result() == 3
 

@@ -28,7 +28,7 @@ class Gate:
     def __call__(self, *arguments: Any) -> Path:
         self.running += 1
         self.most_running = max(self.most_running, self.running)
-        assert self.opened.wait(timeout=60)
+        assert self.opened.wait(timeout=600)
         try:
             return self.commit(*arguments)
         finally:
