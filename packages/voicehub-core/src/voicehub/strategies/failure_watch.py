@@ -152,11 +152,11 @@ class FailureWatch:
     # The thread.
 
     def _run(self) -> None:
-        limits = self.limits
         neighbour = (self.rank + 1) % self.world_size
         count, seen, seen_at = 0, b"", time.monotonic()
         last_turn = time.monotonic()
-        while not self._stop.wait(limits.beat):
+        while not self._stop.wait(self.limits.beat):
+            limits = self.limits
             count += 1
             try:
                 self._own_store.set(self._key(self.rank), str(count))

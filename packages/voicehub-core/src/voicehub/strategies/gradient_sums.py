@@ -118,7 +118,10 @@ class _SharedRows:
 
 
 def _summed(rows: Sequence[Tensor]) -> Tensor:
-    first, second, *more = rows
+    first, *others = rows
+    if not others:
+        return first.clone()  # the memory is written to again
+    second, *more = others
     total = first + second
     for row in more:
         total += row

@@ -35,6 +35,10 @@ SHARED = 64 << 20
 #: Most bytes of a row: with its length it is written at one go (POSIX promises 512, Linux 4096).
 LARGEST_ROW = 2048
 _LENGTH = 8
+#: Random bytes at the beginning of the memory, by which the others know whose it is.
+_MARK = 16
+#: Milliseconds, the most that a poll takes.
+_LONGEST_POLL = float(2**31 - 1)
 #: Rows that nobody has read yet must fit into a pipe; the system makes small ones for heavy users.
 _SMALLEST_PIPE = 16 << 10
 
@@ -148,8 +152,11 @@ class _Pipes:
         self._readers: dict[int, int] = {}
         self._writers: dict[int, int] = {}
         self.offered = [-1] * size  # numbers of the ends that the others write to
-        for other in range(size):
-            if other != rank:
+
+    def open(self) -> None:
+        """Make those that this rank reads."""
+        for other in range(len(self.offered)):
+            if other != self._rank:
                 self._readers[other], self.offered[other] = os.pipe()
 
     def connect(self, pids: Sequence[int], offers: Sequence[Sequence[int]]) -> None:
@@ -182,7 +189,7 @@ class _Pipes:
         end = self._readers[other]
         poll = select.poll()
         poll.register(end, select.POLLIN)
-        if not poll.poll(limit * 1000.0):
+        if not poll.poll(min(limit * 1000.0, _LONGEST_POLL)):
             if limit > 0:
                 raise LinkError(f"the connection to rank {other} timed out")
             return b""
@@ -213,8 +220,8 @@ def connect(rank: int, size: int, exchange: Callable[[Any], list[Any]]) -> Local
     try:
         place = _place(size)
         own = _Own(rank, size)
-    except OSError as error:
-        reason = str(error)
+    except Exception as error:  # whatever it is: the others wait for what this rank says
+        reason = _told(error)
     rows = exchange([place, reason, None if own is None else own.offer()])
     reason = next((row[1] for row in rows if row[1]), None)
     if reason is None and any(row[0] != place for row in rows):
@@ -224,8 +231,8 @@ def connect(rank: int, size: int, exchange: Callable[[Any], list[Any]]) -> Local
         level = logging.WARNING  # of what should have worked
         try:
             link = own.connected([row[2] for row in rows])
-        except OSError as error:
-            reason = str(error)
+        except Exception as error:
+            reason = _told(error)
         reason = next(filter(None, exchange(reason)), None)
     if own is not None:
         own.close(entirely=reason is not None)
@@ -234,29 +241,53 @@ def connect(rank: int, size: int, exchange: Callable[[Any], list[Any]]) -> Local
     return link if reason is None else None
 
 
+def _told(error: Exception) -> str:
+    return str(error) if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+
+
 class _Own:
     """What a rank makes for the others to open."""
 
     def __init__(self, rank: int, size: int) -> None:
         assert sys.platform == "linux"
-        self._rank = rank
+        self._rank, self._mark = rank, os.urandom(_MARK)
         self._rows, self._notices = _Pipes(rank, size), _Pipes(rank, size)
-        self._memory = os.memfd_create("voicehub-gradients", os.MFD_CLOEXEC)
-        os.ftruncate(self._memory, SHARED)
+        self._memory = -1
+        try:
+            self._rows.open()
+            self._notices.open()
+            self._memory = os.memfd_create("voicehub-gradients", os.MFD_CLOEXEC)
+            os.ftruncate(self._memory, SHARED)
+            os.pwrite(self._memory, self._mark, 0)
+        except BaseException:
+            self.close(entirely=True)
+            raise
 
     def offer(self) -> list[Any]:
-        return [os.getpid(), self._memory, self._rows.offered, self._notices.offered]
+        ends = [self._rows.offered, self._notices.offered]
+        return [os.getpid(), self._memory, *ends, self._mark.hex()]
 
     def connected(self, offers: Sequence[Sequence[Any]]) -> LocalLink:
+        """Open what all ranks offer.
+
+        Raises:
+            OSError: it cannot be opened, or is not theirs.
+        """
         pids = [offer[0] for offer in offers]
+        # First of all: only where the memory is theirs, so are the pipes. Machines that were copied
+        # while they ran have one name, and /proc may show the process numbers of a container.
+        memory = [_mapped(_path(offer[0], offer[1])) for offer in offers]
+        for rank, (offer, found) in enumerate(zip(offers, memory, strict=True)):
+            if bytes(found[:_MARK].tolist()).hex() != offer[4]:
+                raise OSError(f"process {offer[0]} in /proc is not rank {rank}")
         self._rows.connect(pids, [offer[2] for offer in offers])
         self._notices.connect(pids, [offer[3] for offer in offers])
-        memory = [_mapped(_path(offer[0], offer[1])) for offer in offers]
         return LocalLink(self._rows, self._notices, memory, self._rank)
 
     def close(self, *, entirely: bool) -> None:
         """Close what was for the others to open; the mapped memory needs no descriptor either."""
-        os.close(self._memory)
+        if self._memory >= 0:
+            os.close(self._memory)
         for pipes in (self._rows, self._notices):
             if entirely:
                 pipes.close()
@@ -276,6 +307,8 @@ def _place(size: int) -> list[str]:
         raise OSError(f"a direct line is for {MOST_RANKS} of them at most")
     if sys.platform != "linux":
         raise OSError("memory and pipes without a name that others can open need Linux")
+    if not hasattr(os, "memfd_create"):  # as in those that are built for very old systems
+        raise OSError("this Python has no os.memfd_create")
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return [boot, str(Path("/proc/self/ns/pid").readlink())]
 

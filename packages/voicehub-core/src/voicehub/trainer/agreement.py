@@ -59,7 +59,7 @@ class SharedWindow:
 
     def __init__(self, take: Callable[[], GlobalWindow]) -> None:
         self._take = take
-        self._found: GlobalWindow | None = None
+        self._found: GlobalWindow | Exception | None = None
 
     def found(self) -> GlobalWindow:
         """Return what all ranks hold, once they have told it.
@@ -69,7 +69,13 @@ class SharedWindow:
             RecipeError: batches of different ranks name different phases.
         """
         if self._found is None:
-            self._found = self._take()
+            try:
+                self._found = self._take()
+            except Exception as error:
+                # A loss may ask before the phase's end does, and the others tell nothing twice.
+                self._found = error
+        if isinstance(self._found, Exception):
+            raise self._found
         return self._found
 
 
