@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from rank_tasks import (
 )
 
 from voicehub.strategies.failure_watch import WatchLimits
-from voicehub.testing.ranks import pool_of, run_on_ranks
+from voicehub.testing.ranks import RankPool, pool_of, run_on_ranks
 
 RUN: dict[str, Any] = {
     "per_device_train_batch_size": 2,
@@ -141,3 +142,14 @@ def test_a_rank_that_stands_still_is_ended_with_the_others(tmp_path: Path) -> No
     first, second = pool_of(2).outcomes(in_trouble, tmp_path, trouble, SHORT, QUICK)
     assert first[0] == "RankStalledError" and "within 3 s (ddp_timeout)" in first[1]
     assert second == 1  # ended by its own watch, once the first had told of the failure
+
+
+def test_temporary_files_of_ranks_go_with_them() -> None:
+    """Ranks are killed, so that no finaliser of their own would remove these."""
+    pool = RankPool(1)
+    try:
+        (made,) = pool.run(tempfile.mkdtemp)
+        assert Path(made).is_dir()
+    finally:
+        pool.close()
+    assert not Path(made).parent.exists()

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
@@ -26,13 +27,15 @@ class RankPool:
     """Processes that form a world over gloo on this machine, one thread each.
 
     The world stays joined from task to task. After a failure the processes are ended, and the
-    next task starts new ones.
+    next task starts new ones. Temporary files of theirs lie in a folder that ends with them: they
+    are killed, and clean up nothing themselves.
     """
 
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._port = 0
 
     def outcomes(self, task: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -85,6 +88,9 @@ class RankPool:
 
     def _start(self) -> None:
         context = _context()
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="voicehub-ranks-", ignore_cleanup_errors=True
+        )
         self._port = _free_port()
         for rank in range(self.world_size):
             ours, theirs = context.Pipe()
@@ -95,7 +101,9 @@ class RankPool:
                 "WORLD_SIZE": str(self.world_size),
                 "OMP_NUM_THREADS": "1",
             }
-            process = context.Process(target=_serve, args=(theirs, place), daemon=True)
+            process = context.Process(
+                target=_serve, args=(theirs, place, self._folder.name), daemon=True
+            )
             process.start()
             theirs.close()
             self._processes.append(process)
@@ -121,6 +129,9 @@ class RankPool:
         for process in processes:
             process.kill()
             process.join()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
 
 
 def _context() -> Any:
@@ -148,9 +159,10 @@ def run_on_ranks(world_size: int, task: Callable[..., Any], *arguments: Any) -> 
     return pool_of(world_size).run(task, *arguments)
 
 
-def _serve(pipe: Connection, place: Mapping[str, str]) -> None:
-    """One rank: does what it is asked until the pipe closes."""
+def _serve(pipe: Connection, place: Mapping[str, str], folder: str) -> None:
+    """One rank: does what it is asked until the pipe closes, with temporary files in a folder."""
     os.environ.update(place)
+    tempfile.tempdir = folder
     import torch  # in the new process, once the number of threads is set
 
     torch.set_num_threads(1)
