@@ -36,6 +36,7 @@ def test_published_exponents() -> None:
     assert gamma_of(WIDEST) == pytest.approx(0.0, abs=1e-9)
 
 
+@settings(deadline=None)
 @given(st.floats(0.002, WIDEST))
 def test_widths_and_exponents_are_inverse(sigma_rel: float) -> None:
     gamma = gamma_of(sigma_rel)

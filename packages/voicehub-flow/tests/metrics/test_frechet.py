@@ -29,6 +29,7 @@ def test_axis_aligned_gaussians() -> None:
     assert frechet_distance(one, other) == pytest.approx(expected, rel=1e-12)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**31), st.floats(0.1, 5.0))
 def test_a_scaled_gaussian(seed: int, scale: float) -> None:
     """C and k^2 C commute: the distance is (k - 1)^2 tr C."""
