@@ -185,6 +185,15 @@ def test_shapes_dtypes_and_cut_files_are_named_at_open(published):
         open_store(published.directory)
 
 
+def test_captions_may_hold_quotes_and_backslashes(published):
+    said = ['a "loud" bang', '"', "back\\slash", "it's", "", "x"]
+    table = published.table.with_name("quoted.tsv")
+    lines = [f"{name}\t{text}" for name, text in zip(published.ids, said, strict=True)]
+    table.write_text("\n".join(["id\tcaption", *lines]) + "\n", encoding="utf-8")
+    index_published(published.directory, read_table(table))
+    assert list(open_store(published.directory).texts) == said
+
+
 def test_a_file_that_is_cut_later_is_an_error_and_no_garbage(published):
     found = open_as(published.directory, tsv=str(published.table), join="row")
     path = layout.tensor_path(published.directory, "mean")

@@ -76,7 +76,14 @@ class StoreIndex:
                 )
         names = list(self.rows[0].digests) if self.rows else []
         text = io.StringIO()
-        writer = csv.writer(text, delimiter="\t", quoting=csv.QUOTE_NONE, lineterminator="\n")
+        writer = csv.writer(
+            # Without a quote character, as the reader has none: else a caption's own are refused.
+            text,
+            delimiter="\t",
+            quoting=csv.QUOTE_NONE,
+            quotechar=None,
+            lineterminator="\n",
+        )
         writer.writerow([*_COLUMNS, *names])
         for row in self.rows:
             digests = [row.digests[name] for name in names]
