@@ -132,6 +132,23 @@ def test_durations_of_known_words_are_found():
     assert Durations.from_dict(json.loads(json.dumps(fitted.to_dict()))) == fitted
 
 
+def test_the_fit_is_the_ridge_regression_whatever_the_size_of_its_pieces(monkeypatch):
+    generator = np.random.default_rng(4)
+    texts = ["".join(generator.choice(list("abcd"), generator.integers(1, 9))) for _ in range(30)]
+    lasting = generator.uniform(0.2, 2.0, 30)
+    counts = np.array([[text.count(symbol) for symbol in "abcd"] for text in texts], float)
+    design = np.column_stack((counts.sum(1), np.ones(30), counts))
+    normal = design.T @ design + np.diag([1e-6, 1e-3, 2.0, 2.0, 2.0, 2.0])
+    rate, constant, *apart = np.linalg.solve(normal, design.T @ lasting)
+    for size in (7, 2048):
+        monkeypatch.setattr("voicehub_flow.tts.durations._CHUNK", size)
+        fitted = Durations.fit(texts, lasting.tolist(), [None] * 30)
+        expected = {symbol: rate + more for symbol, more in zip("abcd", apart, strict=True)}
+        assert fitted.symbols == pytest.approx(expected, rel=1e-9)
+        assert (fitted.other, fitted.constant) == pytest.approx((rate, constant), rel=1e-9)
+        assert not fitted.paces
+
+
 def test_rare_symbols_last_as_the_others_do():
     generator = np.random.default_rng(2)
     texts = ["".join(generator.choice(list("abcde"), generator.integers(4, 30))) for _ in range(80)]
