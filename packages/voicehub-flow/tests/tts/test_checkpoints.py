@@ -219,6 +219,22 @@ def test_weights_of_an_artifact_start_a_run_with_more_symbols(corpus, tmp_path, 
     assert weights.sha256 in caplog.text and "1 rows of" in caplog.text
 
 
+def test_settings_that_no_shape_gives_away_must_be_those_of_the_artifact(
+    checkpoint, corpus, tmp_path
+):
+    build_experiment(run_config(corpus, checkpoint)).model.load_for_training().save_pretrained(
+        tmp_path
+    )
+    for change, said in (
+        ({"architecture": {**SIZES, "text_layout": "spread"}}, "text_layout: 'front' in the"),
+        ({"mel": {**MEL, "hop_length": 32}}, "model.mel.hop_length: 64 in the artifact, 32 here"),
+    ):
+        config = run_config(corpus, checkpoint, init_from=str(tmp_path), **change)
+        with pytest.raises(CheckpointMismatchError, match=said):
+            build_experiment(config)
+    build_experiment(run_config(corpus, checkpoint, init_from=str(tmp_path)))
+
+
 # -- by the command line -----------------------------------------------------------------------
 
 
@@ -240,8 +256,7 @@ def test_the_file_and_its_digest_are_told_and_two_starts_are_refused(
     digest = read_digest(checkpoint / "model.safetensors")
     assert digest in " ".join(shown.split()).replace(" ", "") or digest in shown
     assert "voicehub synthesize --model" in shown
-    record = next(out.glob("**/record.json"), None) or next(out.glob("**/*.json"))
-    assert record
+    assert digest in (out / "run.json").read_text(encoding="utf-8")
     again = [*words, "training.overwrite_output_dir=true", f"init_from={out}", "resume=true"]
     assert run(again) != 0
     assert "exclude each other" in capsys.readouterr().err

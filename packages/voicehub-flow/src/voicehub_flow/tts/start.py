@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from voicehub.checkpoints.manifest import hash_file
-from voicehub.errors import DataError
+from voicehub.errors import CheckpointMismatchError, DataError
 from voicehub.models.artifact import artifact_directory
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.splits import SplitRows
-from voicehub_flow.config import CheckpointTextConfig, F5TTSRunConfig
+from voicehub_flow.config import CheckpointTextConfig, F5TTSModelConfig, F5TTSRunConfig
 from voicehub_flow.text import Vocabulary
 from voicehub_flow.tts.data import MelReader, normalized
 from voicehub_flow.tts.durations import Durations
@@ -57,6 +57,7 @@ def describe_start(config: F5TTSRunConfig, train: SplitRows, reader: MelReader) 
     record: dict[str, Any] = {}
     if config.init_from is not None:
         earlier = F5TTS(artifact_directory(config.init_from))
+        _require_alike(earlier.config, config.model, config.init_from)
         known, voices = earlier.vocabulary, earlier.voices.extended(names)
         vocabulary = _extended(known, texts, notes, source=config.init_from)
         scaling = earlier.scaling
@@ -76,6 +77,26 @@ def describe_start(config: F5TTSRunConfig, train: SplitRows, reader: MelReader) 
         f"vocabulary: {len(vocabulary)} symbols; speakers: {len(voices) or 'not told apart'}"
     )
     return Start(vocabulary, voices, scaling, durations, notes, record)
+
+
+def _require_alike(earlier: F5TTSModelConfig, own: F5TTSModelConfig, source: str) -> None:
+    """Refuse settings that weights depend on and that no shape of a tensor gives away."""
+    sections = {
+        "mel": (earlier.mel.resolved, own.mel.resolved),
+        "architecture": (earlier.architecture.model_dump(), own.architecture.model_dump()),
+    }
+    apart = [
+        f"  - model.{section}.{name}: {theirs[name]!r} in the artifact, {value!r} here"
+        for section, (theirs, ours) in sections.items()
+        for name, value in ours.items()
+        if theirs[name] != value
+    ]
+    if apart:
+        raise CheckpointMismatchError(
+            f"init_from {source}: its weights were trained with other settings than this run's:\n"
+            + "\n".join(apart)
+            + "\nGive the run those of the artifact."
+        )
 
 
 def _speaker_setting(config: F5TTSRunConfig) -> str:
