@@ -147,6 +147,8 @@ def test_the_fit_is_the_ridge_regression_whatever_the_size_of_its_pieces(monkeyp
         assert fitted.symbols == pytest.approx(expected, rel=1e-9)
         assert (fitted.other, fitted.constant) == pytest.approx((rate, constant), rel=1e-9)
         assert not fitted.paces
+        nothing = Durations.fit(["", ""], [1.0, 2.0], [None, None])
+        assert nothing.seconds("") == pytest.approx(1.5, rel=1e-2)
 
 
 def test_rare_symbols_last_as_the_others_do():

@@ -117,7 +117,8 @@ class _Spelt:
             lengths = self.lengths[start : start + _CHUNK]
             part = slice(ends[start], ends[start + len(lengths)])
             flat = (self.rows[part] - start) * width + self.symbols[part]
-            counts = np.bincount(flat, minlength=len(lengths) * width).reshape(-1, width)
+            counts = np.bincount(flat, minlength=len(lengths) * width)
+            counts = counts.reshape(len(lengths), width)
             design = np.column_stack((lengths, np.ones(len(lengths)), counts))
             total += design.T @ design
         return total
