@@ -210,6 +210,26 @@ def test_everything_that_a_run_reads_is_an_asset_of_its_configuration(stores, tm
     assert "data.train.0.tsv" in str(raised.value) and lost in str(raised.value)
 
 
+def test_metrics_of_samples_know_the_captions_of_the_clips(stores, tmp_path):
+    experiment, _ = settled(
+        stores, tmp_path, "after_training.samples=3", "after_training.metrics=[frechet_distance]"
+    )
+    part = experiment.train_dataset.sets[0]
+    captions = dict(zip(part.ids, part.texts, strict=True))
+    examples = experiment.final_steps[1].examples
+    assert len(examples) == 3 and all(captions.values())
+    for name, example in examples.items():
+        # The prompt itself has none: the clip's own features of it are taken.
+        assert example.prompt.text is None and example.text == captions[name]
+
+
+def test_stores_of_other_extractors_are_told(stores, tmp_path):
+    experiment, _ = settled(stores, tmp_path)
+    first, second = (" ".join(report.notes) for report in experiment.data_report)
+    assert "audio features are of another extractor than those of 0-video" in second
+    assert "text features are of" not in second and "another extractor" not in first
+
+
 def test_a_run_ends_with_the_command_that_samples_from_it(stores, tmp_path):
     experiment, _ = settled(stores, tmp_path)
     text = experiment.train_dataset[0].caption

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from voicehub.cli.app import run
 from voicehub.errors import ConfigurationError
+from voicehub.models.results import Transcription
+from voicehub.models.sampling import Prompt
+from voicehub_flow.metrics.listeners import Listeners
+from voicehub_flow.metrics.measures import Judges
 from voicehub_flow.sampling.config import AfterTrainingConfig
-from voicehub_flow.sampling.steps import spread
+from voicehub_flow.sampling.steps import Example, MetricStep, spread
 
 SHORT = (
     "training.max_steps=4",
@@ -114,6 +120,28 @@ def test_a_feature_store_run_ends_with_its_clips(tmp_path: Path) -> None:
 def test_settings_that_cannot_be(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         AfterTrainingConfig.load(values)
+
+
+class _Deaf:
+    """Hears "two" whatever is said."""
+
+    def transcribe(self, waves: Any) -> list[Transcription]:
+        return [Transcription(str(n), "two") for n in range(len(waves))]
+
+
+@pytest.mark.parametrize(("asked", "rate"), [(None, 0.0), ("one", 1.0)])
+def test_a_clip_is_compared_with_its_caption_unless_the_prompt_has_a_text(
+    asked: str | None, rate: float
+) -> None:
+    listeners = Listeners(None, None)
+    listeners._loaded = {"recogniser": _Deaf()}
+    prompt = Prompt("a", text=asked, features="store/a")
+    wave = np.ones(800, np.float32)
+    example = Example(prompt, lambda: (wave, 16000), "two")
+    made = SimpleNamespace(waveform=wave, sampling_rate=16000)
+    context = SimpleNamespace(samples=[SimpleNamespace(prompt=prompt, made=made)])
+    step = MetricStep("wer", Judges(listeners), {"a": example})
+    assert step.run(context) == {"sample_wer": rate}  # type: ignore[arg-type]
 
 
 def test_prompts_are_spread_over_the_data() -> None:

@@ -25,7 +25,7 @@ class Heard:
 
     Attributes:
         id: of the prompt.
-        text: what was asked for; None where it was no text.
+        text: what was asked for, or what the clip is that was; None where neither is known.
         wave: float32 (samples,).
         rate: Hz.
         reference: the recording and its rate; None where there is none.

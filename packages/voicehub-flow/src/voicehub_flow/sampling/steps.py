@@ -23,10 +23,13 @@ class Example:
     Attributes:
         prompt: what to make.
         recording: gives the recording, float32 (samples,), and its rate; called after training.
+        text: of the recording, which errors of recognisers are counted against where the prompt
+            has none itself; None where it is not known.
     """
 
     prompt: Prompt
     recording: Callable[[], tuple[Any, int]]
+    text: str | None = None
 
 
 class MetricStep(FinalStep):
@@ -61,7 +64,10 @@ class MetricStep(FinalStep):
         prompt, made = sample.prompt, sample.made
         example = self.examples.get(prompt.id)
         reference = None if example is None else example.recording()
-        return Heard(prompt.id, prompt.text, made.waveform, made.sampling_rate, reference)
+        text = prompt.text
+        if text is None and example is not None:
+            text = example.text
+        return Heard(prompt.id, text, made.waveform, made.sampling_rate, reference)
 
 
 def spread(count: int, total: int) -> list[int]:

@@ -72,6 +72,7 @@ def build_experiment(config: StoreRunConfig) -> Experiment:
         seed=config.training.effective_data_seed,
     )
     _note_mix(train, plan, config.training)
+    _note_extractors(train[0], [*train[1:], *evals.values()])
     if not evals and config.training.eval_strategy != "no":
         config.training.eval_strategy = "no"
         train[0].report.notes.append("no data.eval was given: nothing is evaluated")
@@ -119,6 +120,7 @@ def _final_steps(
         Example(
             Prompt(part.ids[position], features=clips.sample_id(position)),
             partial(_recording, model, clips, position),
+            part.texts[position] or None,
         )
         for position in spread(after.samples, len(clips))
     ]
@@ -208,6 +210,21 @@ def _note_mix(train: Sequence[ClipSet], plan: MixturePlan, training: TrainingArg
         f"global batch {size * times * processes}: {size} clips x {times} accumulated x "
         f"{processes} processes"
     )
+
+
+def _note_extractors(first: ClipSet, others: Sequence[ClipSet]) -> None:
+    """Say where features of one kind are numbers of different extractors."""
+    known = {} if first.store.index is None else first.store.index.extractors
+    for part in others:
+        own = {} if part.store.index is None else part.store.index.extractors
+        for kind in sorted(known.keys() & own.keys()):
+            if own[kind]["identity"]["sha256"] != known[kind]["identity"]["sha256"]:
+                part.report.notes.append(
+                    f"its {kind} features are of another extractor than those of "
+                    f"{first.name}, so that equal numbers mean different things. Extract both "
+                    f"with one: `voicehub features extract`, {kind} from "
+                    f"{first.store.directory / 'extractors' / kind}"
+                )
 
 
 def _model(
