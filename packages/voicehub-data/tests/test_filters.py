@@ -24,6 +24,15 @@ def row(text="hello", duration=1.0, number=1):
     return ManifestRow(f"r{number}", Path("/a.wav"), text, duration, source=Path("m"), row=number)
 
 
+def test_a_segment_of_exactly_the_limit_is_kept_whatever_subtraction_makes_of_it():
+    assert 1.2 - 0.4 < 0.8
+    cut = [place / 10 + length - place / 10 for place in range(400) for length in (0.8, 19.0)]
+    rule = DurationFilter(0.8, 19.0)
+    assert all(rule.reason(row(duration=seconds)) is None for seconds in (1.2 - 0.4, *cut))
+    for seconds, reason in ((0.799, "too_short"), (0.79999, "too_short"), (19.001, "too_long")):
+        assert rule.reason(row(duration=seconds)) == reason
+
+
 def test_bounds_are_kept():
     rule = DurationFilter(0.5, 2.0)
     durations = [0.49, 0.5, 2.0, 2.01]
