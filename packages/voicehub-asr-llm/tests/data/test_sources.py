@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -20,10 +22,10 @@ def read(*train, **settings):
     return read_training_data(config, sample_rate=RATE)
 
 
-def bad(count):
-    """Samples with one that is no number."""
+def bad(count, value=np.nan):
+    """Samples with one that is no number, or none that is finite."""
     audio = np.full(count, 0.1, np.float32)
-    audio[5] = np.nan
+    audio[5] = value
     return audio
 
 
@@ -46,6 +48,7 @@ def test_every_reason_is_counted(corpus):
         {"text": "<unk> cut off"},
         {"text": "[laughter]"},
         {"audio": bad(8000)},
+        {"audio": bad(8000, np.inf)},
         {"audio": b"no audio at all"},
         {"audio": b""},
         {"samples": 100},
@@ -57,7 +60,7 @@ def test_every_reason_is_counted(corpus):
     (report,) = data.reports
     assert report.dropped == {
         "excluded: votes above 1": 1,
-        "non-finite": 1,
+        "non-finite": 2,
         "undecodable": 1,
         "empty-file": 1,
         "partly-transcribed": 1,
@@ -65,7 +68,7 @@ def test_every_reason_is_counted(corpus):
         "empty-text": 1,
         "empty-label": 2,
     }
-    assert report.total == 21 == report.kept + sum(report.dropped.values())
+    assert report.total == 22 == report.kept + sum(report.dropped.values())
     assert report.kept == len(data.rows) == data.sources[0].draws == 12
     assert "excluded: 1 rows, votes above 1" in report.notes
 
@@ -227,9 +230,11 @@ class TestEval:
 
     def test_the_same_recording_under_another_id_is_refused(self, corpus, tmp_path):
         train = corpus("train", [{"id": "a"}])
-        other = tmp_path / "train" / "other.jsonl"
-        other.write_text('{"audio_filepath": "0.wav", "text": "x", "id": "z"}\n', encoding="utf-8")
-        config = SourcesConfig(train=[train], eval=str(other), workers=0)
-        training = read_training_data(config, sample_rate=RATE)
-        with pytest.raises(DataError, match="'z'"):
-            refuse_overlap(training, read_eval_data(config, sample_rate=RATE))
+        for place, written in (("train", "0.wav"), (".", "train/../train/0.wav")):
+            other = tmp_path / place / "other.jsonl"
+            row = {"audio_filepath": written, "text": "x", "id": "z"}
+            other.write_text(json.dumps(row) + "\n", encoding="utf-8")
+            config = SourcesConfig(train=[train], eval=str(other), workers=0)
+            training = read_training_data(config, sample_rate=RATE)
+            with pytest.raises(DataError, match="'z'"):
+                refuse_overlap(training, read_eval_data(config, sample_rate=RATE))

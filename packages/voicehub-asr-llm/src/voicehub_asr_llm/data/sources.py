@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -169,8 +170,9 @@ def refuse_overlap(training: TrainingData, splits: Sequence[EvalData]) -> None:
             )
 
 
-def _place(row: ManifestRow) -> tuple[Path, float]:
-    return row.audio_filepath, row.offset
+def _place(row: ManifestRow) -> tuple[str, float]:
+    # Manifests in other folders may name a file by "../".
+    return os.path.normpath(row.audio_filepath), row.offset
 
 
 # -- one source ------------------------------------------------------------------------------
