@@ -74,7 +74,7 @@ def decoder(tmp_path_factory):
     return get
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def settings(encoder, decoder):
     """The model section of a run over tiny parts, as a mapping."""
 
@@ -97,7 +97,7 @@ def settings(encoder, decoder):
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def model_of(settings):
     """A wrapper over tiny parts, loaded for training."""
 
@@ -123,7 +123,7 @@ def waves():
     return noise
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def items_of():
     """Items of noise with transcripts, for a model."""
 
@@ -139,7 +139,7 @@ def items_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def collate():
     """A batch of items without what is for people alone."""
 
@@ -152,7 +152,7 @@ def collate():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def descend():
     """A few steps of gradient descent; returns the losses."""
 

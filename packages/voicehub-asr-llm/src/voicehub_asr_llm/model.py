@@ -25,7 +25,7 @@ from voicehub_asr_llm.projectors import build_projector, calibrate
 from voicehub_asr_llm.recogniser import LlmRecogniser
 from voicehub_asr_llm.saving import Bases, load_parts, require_identity, save_parts
 from voicehub_asr_llm.saving.bases import absolute
-from voicehub_asr_llm.saving.parts import holds_decoder
+from voicehub_asr_llm.saving.parts import held_files, holds_decoder, require_files
 from voicehub_asr_llm.specs import MODEL_TYPE
 from voicehub_asr_llm.training import mark_trainable
 from voicehub_hf.lora import add_lora, merge_lora
@@ -189,6 +189,7 @@ class AsrLlm(LlmRecogniser):
             "punctuated": self.punctuated,
             "metric_normalizer": self.metric_normalizer,
             "chat_sha256": self.chat.fingerprint(),
+            "files": held_files(self.network, self.config, self._carried),
         }
 
     # -- loading ---------------------------------------------------------------------------------
@@ -213,6 +214,7 @@ class AsrLlm(LlmRecogniser):
         )
         network = AsrLlmNetwork(encoder, projector, decoder, fused_loss=config.fused_loss)
         if self._artifact is not None:
+            require_files(self._artifact, self._stored.get("files", ()))
             self._carried = load_parts(network, config, self._artifact)
         elif target is not None:
             calibrate(projector, size, target, seed=self.seed)
@@ -232,6 +234,7 @@ class AsrLlm(LlmRecogniser):
         stored = weights.artifact.model
         for part in ("encoder", "decoder"):
             require_identity(part, stored[part], self.identities[part])
+        require_files(weights.directory, stored.get("files", ()))
         earlier = SeenIds.load(weights.directory)
         if earlier is not None:
             self.seen = earlier if self.seen is None else self.seen.joined(earlier)

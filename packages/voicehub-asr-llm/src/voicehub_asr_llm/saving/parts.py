@@ -91,6 +91,35 @@ def load_parts(
     return frozenset(replaced)
 
 
+def held_files(
+    network: AsrLlmNetwork, config: AsrLlmModelConfig, carried: Iterable[str] = ()
+) -> list[str]:
+    """Files that ``save_parts`` writes with the same arguments, as paths within the directory."""
+    changed = _changed_of_bases(network, frozenset(carried))
+    names = [PROJECTOR_FILE, *(_BASE_FILES[part] for part, tensors in changed.items() if tensors)]
+    if config.decoder.lora is not None:
+        names.append(f"{ADAPTER_FOLDER}/{_ADAPTER_FILE}")
+    return names
+
+
+def require_files(directory: Path, names: Iterable[str]) -> None:
+    """Refuse an artifact of which a file is missing: it would be the base, or half of a model.
+
+    Args:
+        directory: of the artifact.
+        names: what ``held_files`` said when it was written; none where that was not recorded.
+
+    Raises:
+        CheckpointError: names what is missing.
+    """
+    missing = [name for name in names if not (directory / name).is_file()]
+    if missing:
+        raise CheckpointError(
+            f"{directory}: {' and '.join(missing)} is missing, which was trained and saved. Copy "
+            "the whole directory."
+        )
+
+
 def holds_decoder(directory: Path) -> bool:
     """Whether an artifact holds trained weights of the decoder itself."""
     return (directory / _BASE_FILES["decoder"]).is_file()
