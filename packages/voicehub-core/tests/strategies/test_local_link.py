@@ -237,13 +237,17 @@ def test_memory_of_another_process_is_not_taken_for_that_of_a_rank(
     assert open_files() <= before
 
 
-def test_a_python_without_memory_files_has_no_link(
+def test_a_python_without_memory_files_asks_the_c_library(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.delattr("os.memfd_create")
+    for link in linked(2):
+        link.close()
+
+    monkeypatch.setattr("ctypes.CDLL", lambda name, use_errno: object())
     caplog.set_level("INFO")
     assert on_ranks(2, lambda rank, exchange: connect(rank, 2, exchange)) == [None, None]
-    assert "gloo alone: this Python has no os.memfd_create" in caplog.text
+    assert "gloo alone: neither Python nor the C library" in caplog.text
 
 
 def test_a_limit_may_be_longer_than_a_poll() -> None:

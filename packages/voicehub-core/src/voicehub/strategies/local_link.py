@@ -37,6 +37,7 @@ LARGEST_ROW = 2048
 _LENGTH = 8
 #: Random bytes at the beginning of the memory, by which the others know whose it is.
 _MARK = 16
+_MFD_CLOEXEC = 1
 #: Milliseconds, the most that a poll takes.
 _LONGEST_POLL = float(2**31 - 1)
 #: Rows that nobody has read yet must fit into a pipe; the system makes small ones for heavy users.
@@ -256,7 +257,7 @@ class _Own:
         try:
             self._rows.open()
             self._notices.open()
-            self._memory = os.memfd_create("voicehub-gradients", os.MFD_CLOEXEC)
+            self._memory = _memory_file()
             os.ftruncate(self._memory, SHARED)
             os.pwrite(self._memory, self._mark, 0)
         except BaseException:
@@ -295,6 +296,28 @@ class _Own:
                 pipes.keep_none_offered()
 
 
+def _memory_file() -> int:
+    """Make a file of memory, without a name in the file system.
+
+    Raises:
+        OSError: it is refused, or the C library is older than 2.27.
+    """
+    name = "voicehub-gradients"
+    if hasattr(os, "memfd_create"):
+        assert sys.platform == "linux"
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    # Pythons that are built for old systems (conda's, uv's) do without it on new ones, too.
+    import ctypes
+
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "memfd_create"):
+        raise OSError("neither Python nor the C library has memfd_create")
+    found = int(library.memfd_create(name.encode(), _MFD_CLOEXEC))
+    if found < 0:
+        raise OSError(ctypes.get_errno(), f"memfd_create: {os.strerror(ctypes.get_errno())}")
+    return found
+
+
 def _place(size: int) -> list[str]:
     """What names the machine, and the space of process numbers on it.
 
@@ -307,8 +330,6 @@ def _place(size: int) -> list[str]:
         raise OSError(f"a direct line is for {MOST_RANKS} of them at most")
     if sys.platform != "linux":
         raise OSError("memory and pipes without a name that others can open need Linux")
-    if not hasattr(os, "memfd_create"):  # as in those that are built for very old systems
-        raise OSError("this Python has no os.memfd_create")
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return [boot, str(Path("/proc/self/ns/pid").readlink())]
 
