@@ -13,8 +13,10 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
-#: Seconds that a task of a few tiny updates may take on a busy machine.
-_LIMIT = 120.0
+#: Seconds that only a task that hangs takes, on however busy a machine.
+_LIMIT = 600.0
+#: Seconds in which a process that has hung up is found to have ended.
+_END = 60.0
 #: What every rank imports; none of it starts a thread, so that it can be forked.
 _PRELOADED = ["voicehub.trainer.trainer", "voicehub.strategies.fsdp", "torch._dynamo"]
 
@@ -36,7 +38,7 @@ class RankPool:
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._port = 0
+        self._port = _Port()
 
     def outcomes(self, task: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Call a task that may end its process; returns, by rank, its result or the exit code.
@@ -46,7 +48,7 @@ class RankPool:
         self._send(task, arguments, leaves=True)
         found = [self._outcome(rank) for rank in range(self.world_size)]
         if all(process.is_alive() for process in self._processes):
-            self._port = _free_port()
+            self._port.change()
         else:
             self.close()
         return found
@@ -84,14 +86,14 @@ class RankPool:
         if not self._processes:
             self._start()
         for pipe in self._pipes:
-            pipe.send((task, arguments, str(self._port), leaves))
+            pipe.send((task, arguments, str(self._port.number), leaves))
 
     def _start(self) -> None:
         context = _context()
         self._folder = tempfile.TemporaryDirectory(
             prefix="voicehub-ranks-", ignore_cleanup_errors=True
         )
-        self._port = _free_port()
+        self._port.change()
         for rank in range(self.world_size):
             ours, theirs = context.Pipe()
             place = {
@@ -116,7 +118,7 @@ class RankPool:
         try:
             answer: tuple[bool, Any] = pipe.recv()
         except EOFError:
-            process.join(5.0)
+            process.join(_END)
             raise RankTaskError(f"rank {rank} ended with code {process.exitcode}") from None
         return answer
 
@@ -129,6 +131,7 @@ class RankPool:
         for process in processes:
             process.kill()
             process.join()
+        self._port.release()
         if self._folder is not None:
             self._folder.cleanup()
             self._folder = None
@@ -184,8 +187,32 @@ def _serve(pipe: Connection, place: Mapping[str, str], folder: str) -> None:
         pipe.send(answer)
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
+class _Port:
+    """A port of this machine for rank 0 to listen at, which nobody else is given meanwhile.
+
+    On Linux a socket that is bound and does not listen keeps others from being given its port, and
+    lets those listen who ask for it by number; elsewhere the port is free, and most likely stays.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._kept: socket.socket | None = None
+
+    def change(self) -> None:
+        """Take another."""
+        self.release()
+        probe = socket.socket()
+        if sys.platform == "linux":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+        self.number = probe.getsockname()[1]
+        if sys.platform == "linux":
+            self._kept = probe
+        else:
+            probe.close()
+
+    def release(self) -> None:
+        """Give it back."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
