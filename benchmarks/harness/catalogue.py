@@ -138,6 +138,16 @@ CATALOGUE: tuple[Entry, ...] = (
         needs=("voicehub_asr_ctc",),
     ),
     Entry(
+        "asr-llm-step",
+        "A step of an LLM recogniser with adapters",
+        "asr_llm_step.py",
+        "`asr-llm/tiny` with adapters of rank 16 on a Llama of four layers of 256 and 8,192 "
+        f"tokens, 8 utterances of 3 to 6 s, padded. {_STEP}",
+        convert.step,
+        ("--steps", "2"),
+        needs=("voicehub_asr_llm",),
+    ),
+    Entry(
         "codec-lm-step",
         "A step of a codec language model",
         "codec_lm_step.py",

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 SMALL = {
+    "asr_llm_step": ["model.projector.hidden_size=32"],
     "asr_ctc_step": ["model.hidden_size=16", "model.num_blocks=2", "model.dropout=0"],
     "codec_lm_step": [
         "model.dropout=0",
@@ -20,10 +21,13 @@ SMALL = {
     "flow_step": ["model.architecture.dim=32", "model.architecture.depth=1"],
 }
 FAMILIES = {
+    "asr_llm_step": "voicehub_asr_llm",
     "asr_ctc_step": "voicehub_asr_ctc",
     "codec_lm_step": "voicehub_codec_lm",
     "flow_step": "voicehub_flow",
 }
+
+OPTIONS = {"asr_llm_step": {"width": 32, "vocabulary": 96}, "codec_lm_step": {"codes": 16}}
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +45,7 @@ def test_both_loops_find_the_same_losses(
     pytest.importorskip(FAMILIES[name])
     script = importlib.import_module(name)
     monkeypatch.setattr(script, "BATCH", 2)
-    options = {"codes": 16} if name == "codec_lm_step" else {}
+    options = OPTIONS.get(name, {})
     found = script.measure(1, tmp_path, overrides, **options)
     assert len(found.ours) == len(found.plain) == 1
     assert len(found.losses["ours"]) == script.WARM_UP + 1
