@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -169,9 +170,9 @@ def _in_shares(work, pending, processes, progress, done):
     assert sorted(shard for share in shares for shard in share) == list(pending)
     assert [len(share) for share in shares] == [3, 2]
     for share in reversed(shares):
-        assert extraction._share((work, share, torch.get_num_threads())) == sum(
-            len(work.rows_of(number)) for number in share
-        )
+        # As another process gets it.
+        sent = pickle.loads(pickle.dumps((work, share, torch.get_num_threads())))
+        assert extraction._share(sent) == sum(len(work.rows_of(number)) for number in share)
 
 
 def test_another_jobs_work_is_not_mixed_in(extracted, corpus, tmp_path):
