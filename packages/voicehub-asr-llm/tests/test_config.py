@@ -136,3 +136,16 @@ def test_published_presets_bind_storage_rates_and_decay():
         full = name == "full"
         assert (config.model.decoder.dtype == "float32") == full
         assert (config.training.weight_decay > 0) == full
+
+
+def test_the_chain_adds_adapters_and_then_the_top_of_the_encoder():
+    from voicehub.cli.compose import compose_preset
+    from voicehub.cli.validate import validate_stages
+
+    composition = compose_preset("asr-llm/chain", ["data.train=x"])
+    models = [config.model for _, config in validate_stages(composition)]
+    assert [stage.stage for stage in composition.stages] == ["projector", "lora", "joint"]
+    assert [model.recipe for model in models] == ["projector", "lora", "lora"]
+    assert [model.freeze_encoder for model in models] == [True, True, False]
+    assert [model.encoder.dtype for model in models] == ["bfloat16", "bfloat16", "float32"]
+    assert models[1].decoder.lora == models[2].decoder.lora

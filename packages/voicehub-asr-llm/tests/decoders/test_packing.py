@@ -18,7 +18,8 @@ from voicehub_asr_llm.experiment import chosen_packing
 from voicehub_asr_llm.testing import DECODERS
 
 TEXTS = ("hello", "", "Abc d", "so it goes")
-ATTENDING = [name for name in DECODERS if name != "qwen3_5_text"]
+#: The head of Granite, of which the loss alone reads, is in test_head.py.
+ATTENDING = [name for name in DECODERS if name not in ("qwen3_5_text", "granite")]
 
 
 def cost(model, batch):
