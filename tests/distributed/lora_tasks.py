@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rank_tasks import result
+from rank_tasks import UNHURRIED, result
 from recipes import arguments, seeded
 from torch import Tensor, nn
 
@@ -74,7 +74,7 @@ def train(
     start = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
     trainer = Trainer(
         model=model,
-        args=arguments(directory, **run),
+        args=arguments(directory, **{"ddp_timeout": UNHURRIED, **run}),
         data_collator=collate,
         train_dataset=Waves(10),
     )

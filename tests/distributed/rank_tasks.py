@@ -32,6 +32,8 @@ from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.trainer import Trainer
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
+#: Seconds that no rank is late by, on however busy a machine.
+UNHURRIED = 600.0
 
 
 def make(
@@ -45,6 +47,7 @@ def make(
 ) -> Trainer:
     """A Trainer of a recipe of the contract's tests, or of ``lora`` or ``norm``."""
     data = Frames(size, dtype=DTYPES[dtype])
+    settings = {"ddp_timeout": UNHURRIED, **settings}
     if recipe in ("plain", "gan", "hybrid"):
         return _cast(trainer_for(recipe, directory, data=data, options=options, **settings), dtype)
     model = seeded({"lora": _lora, "norm": BatchNormed}[recipe])

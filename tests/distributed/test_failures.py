@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from rank_tasks import (
+    UNHURRIED,
     fails_at_the_start,
     in_overflow,
     in_trouble,
@@ -24,6 +25,7 @@ RUN: dict[str, Any] = {
     "per_device_train_batch_size": 2,
     "max_steps": 5,
     "strategy": "ddp",
+    "ddp_timeout": UNHURRIED,
 }
 #: The watch of a rank ends it after so many seconds, by rank: one that a test wants to end by
 #: itself has all the time it needs on a busy machine, one that waits for ever has none.

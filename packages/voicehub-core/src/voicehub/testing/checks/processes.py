@@ -89,6 +89,7 @@ def _train(
         "optim": optim,
         "learning_rate": learning_rate,
         "strategy": strategy,
+        "ddp_timeout": 600.0,  # which a busy machine does not reach
     }
     items = draw_items(case, _ITEMS, 9)
     trainer = make_trainer(case, items, directory, adapter=adapter, dtype=dtype, **settings)
