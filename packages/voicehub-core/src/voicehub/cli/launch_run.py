@@ -39,7 +39,14 @@ def _first_cause(failures: Mapping[int, Any]) -> str:
     A process that wrote its cause tells more than one that ended by a signal, and a rank that
     still writes its last words may get SIGTERM from torchrun because another ended sooner.
     """
-    own = {rank: f for rank, f in failures.items() if _told(f)}
+    own = {rank: f for rank, f in failures.items() if _told(f) and _of_rank(f) is None}
+    heard = [f for f in failures.values() if _of_rank(f) is not None]
+    if heard and not own:  # it was ended before it wrote, and others knew why it failed
+        first = _of_rank(heard[0])
+        rest = [str(rank) for rank in sorted(failures) if rank != first]
+        return (
+            f"rank {first} failed first: {_told(heard[0])}. Ranks {', '.join(rest)} ended with it."
+        )
     own = own or {rank: f for rank, f in failures.items() if -f.exitcode in _SIGNALS_OF_ITS_OWN}
     rank, failure = min((own or failures).items(), key=lambda item: (item[1].timestamp, item[0]))
     if failure.exitcode < 0:
@@ -49,6 +56,15 @@ def _first_cause(failures: Mapping[int, Any]) -> str:
     also = sorted(set(failures) - {rank})
     others = f" Ranks {', '.join(map(str, also))} ended with it." if also else ""
     return f"rank {rank} failed first: {_told(failure) or ended}.{others}"
+
+
+def _of_rank(failure: Any) -> int | None:
+    """The rank whose failure the process has written down, where it is not its own."""
+    data = failure.error_file_data
+    message = data.get("message") if isinstance(data, dict) else None
+    extra = message.get("extraInfo") if isinstance(message, dict) else None
+    found = extra.get("of_rank") if isinstance(extra, dict) else None
+    return found if isinstance(found, int) else None
 
 
 def _told(failure: Any) -> str:

@@ -119,6 +119,9 @@ def report_failure(error: BaseException, *, json_mode: bool) -> int:
     is_own = not getattr(error, "is_of_another_rank", False) and not isinstance(error, Interrupted)
     if is_own:
         _tell_launcher(f"{details['type']}: {details['message']}")
+    elif (first := getattr(error, "failure", None)) is not None:
+        # Of which the launcher may hear nothing else, if it ends that process meanwhile.
+        _tell_launcher(f"{first.kind}: {first.text}", of_rank=first.rank)
     # What another process failed with is told by that one, and by the primary process.
     if is_own or not several or is_primary():
         print_error(f"rank {rank()}: {message}" if several else message)
@@ -154,13 +157,15 @@ def _message_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _tell_launcher(message: str) -> None:
+def _tell_launcher(message: str, of_rank: int | None = None) -> None:
     """Write why this process fails where torchrun looks for it, in torchrun's own form."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if not path:
         return
     now = str(int(datetime.now(timezone.utc).timestamp()))
-    extra = {"py_callstack": message, "timestamp": now}
+    extra: dict[str, Any] = {"py_callstack": message, "timestamp": now}
+    if of_rank is not None:
+        extra["of_rank"] = of_rank
     with suppress(OSError):  # the launcher is gone: then nobody reads it
         Path(path).write_text(json.dumps({"message": {"message": message, "extraInfo": extra}}))
 

@@ -1,0 +1,53 @@
+"""What a launch says of which process failed first, whoever of them was heard."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from voicehub.cli.launch_run import _first_cause
+from voicehub.cli.output import report_failure
+from voicehub.errors import DataError, VoiceHubError
+from voicehub.strategies.failure_watch import RankFailedError, RankFailure
+
+
+def ended(code: int, told: Any = None, timestamp: int = 0) -> Any:
+    return SimpleNamespace(
+        exitcode=code,
+        error_file_data=told,
+        timestamp=timestamp,
+        signal_name=lambda: "SIGTERM",
+    )
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What the process writes for its launcher when it ends with an error."""
+    path = tmp_path / "error.json"
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(path))
+
+    def of(error: VoiceHubError) -> Any:
+        report_failure(error, json_mode=False)
+        return json.loads(path.read_text())
+
+    return of
+
+
+def test_the_first_cause_is_known_from_others_where_its_process_was_ended_sooner(
+    written: Any,
+) -> None:
+    """torchrun ends all of them as soon as one has ended, and that need not be the first."""
+    other = written(RankFailedError(RankFailure(1, "DataError", "the tape is torn")))
+    said = _first_cause({0: ended(1, other), 1: ended(-15, timestamp=1)})
+    assert said == "rank 1 failed first: DataError: the tape is torn. Ranks 0 ended with it."
+
+
+def test_its_own_words_go_first(written: Any) -> None:
+    other = written(RankFailedError(RankFailure(1, "DataError", "the tape is torn")))
+    own = written(DataError("the tape is torn, at its end"))
+    said = _first_cause({0: ended(1, other), 1: ended(1, own, timestamp=1)})
+    assert said.startswith("rank 1 failed first: DataError: the tape is torn, at its end. Ranks 0")
