@@ -28,7 +28,6 @@ def tiny_settings(values: Mapping[str, Any], directory: Path) -> list[str]:
     settings = [
         f"data.train={train}",
         f"data.eval={unseen}",
-        # Both corpora count their clips from 0.
         "data.min_seconds=0.1",
         f"model.encoder.path={encoder}",
         f"model.decoder.path={decoder}",
