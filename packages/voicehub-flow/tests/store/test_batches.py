@@ -92,6 +92,7 @@ def test_nothing_is_dropped_and_every_draw_is_repeated_outside_training():
     for name in ("noise", "epsilon"):
         assert torch.equal(one[name][1, :frames], two[name][0, :frames])
     assert torch.equal(one["time"][1], two["time"][0])
+    assert not torch.equal(one["time"][0], one["time"][1])  # each clip has draws of its own
     assert two["no_clip"].tolist() == [False, True]
 
 

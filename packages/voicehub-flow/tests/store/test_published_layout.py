@@ -56,6 +56,7 @@ def test_a_store_without_ids_is_joined_by_row_only_where_that_is_asked_for(publi
 def test_once_indexed_the_order_of_the_table_changes_nothing(published):
     index_published(published.directory, read_table(published.table))
     header, *lines = published.table.read_text(encoding="utf-8").splitlines()
+    assert lines != sorted(lines)
     shuffled = published.table.with_name("shuffled.tsv")
     shuffled.write_text("\n".join([header, *sorted(lines)]) + "\n", encoding="utf-8")
     one = StoreDataset([open_as(published.directory, tsv=str(published.table))])

@@ -75,6 +75,7 @@ def test_conditions_are_dropped_in_training_alone():
     assert not any(one.drop_audio or one.drop_text for one in seen)
     first, again = (collate.draw(item(7, 3, key=False)) for _ in range(2))
     assert first.time == again.time and torch.equal(first.noise, again.noise)
+    assert seen[0].time != seen[1].time and not torch.equal(seen[0].noise, seen[1].noise)
 
 
 def test_noise_is_standard_normal():
