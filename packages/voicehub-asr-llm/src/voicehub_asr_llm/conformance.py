@@ -54,28 +54,38 @@ class AsrLlmCase(ConformanceCase):
     float64 = False
     training: ClassVar[dict[str, Any]] = {"max_steps": 100, "learning_rate": 1e-2}
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoints: Path | None = None) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="voicehub-asr-llm-")
+        self._checkpoints = checkpoints or self.directory
         self._wrapper: AsrLlm | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Another process makes a case of its own, and does not delete the folder of this one."""
-        return type(self), ()
+        """Another process has a folder of its own, and reads the checkpoints of this one.
+
+        It could not write its own: transformers saves on the first of joined ranks alone.
+        """
+        self._bases()
+        return type(self), (self._checkpoints,)
 
     @property
     def directory(self) -> Path:
         """A folder of the case's own, deleted with it."""
         return Path(self._folder.name)
 
-    def wrapper(self, dropout: float = 0.0) -> AsrLlm:
-        """A lazy wrapper over two checkpoints, which are drawn when first asked for."""
+    def _bases(self) -> tuple[Path, Path]:
+        """Directories of encoder and decoder, which are drawn when first asked for."""
         from voicehub_asr_llm.testing import make_tiny_decoder
         from voicehub_hf.testing_encoders import make_tiny_encoder_checkpoint
 
-        encoder, decoder = self.directory / "encoder", self.directory / "decoder"
+        encoder, decoder = self._checkpoints / "encoder", self._checkpoints / "decoder"
         if not decoder.is_dir():
             make_tiny_encoder_checkpoint(encoder, "wav2vec2", **_ENCODER)
             make_tiny_decoder(decoder)
+        return encoder, decoder
+
+    def wrapper(self, dropout: float = 0.0) -> AsrLlm:
+        """A lazy wrapper over two checkpoints."""
+        encoder, decoder = self._bases()
         config = {
             "recipe": "lora",
             "encoder": {"path": str(encoder)},
