@@ -47,7 +47,8 @@ def make(
 ) -> Trainer:
     """A Trainer of a recipe of the contract's tests, or of ``lora`` or ``norm``."""
     data = Frames(size, dtype=DTYPES[dtype])
-    settings = {"ddp_timeout": UNHURRIED, **settings}
+    if settings.get("strategy") != "accelerate":  # which has a time limit of its own
+        settings = {"ddp_timeout": UNHURRIED, **settings}
     if recipe in ("plain", "gan", "hybrid"):
         return _cast(trainer_for(recipe, directory, data=data, options=options, **settings), dtype)
     model = seeded({"lora": _lora, "norm": BatchNormed}[recipe])
