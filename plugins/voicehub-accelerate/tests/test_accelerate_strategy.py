@@ -14,7 +14,7 @@ from recipes import Frames, arguments, trainer_for
 from voicehub_accelerate.strategy import AccelerateStrategy
 
 from voicehub.errors import ConfigurationError
-from voicehub.testing.ranks import run_on_ranks
+from voicehub.testing.ranks import RankPool
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.training.strategy import get_training_strategy, list_training_strategies
 
@@ -44,6 +44,14 @@ RUNS: dict[str, dict[str, Any]] = {
     "lora": {"recipe": "lora", "optim": "adamw", "learning_rate": 0.05},
     "norm": {"recipe": "norm", "optim": "adamw", "size": 24},
 }  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[RankPool]:
+    """Ranks of these tests alone: Accelerate joins them in its own way, and for good."""
+    ranks = RankPool(2)
+    yield ranks
+    ranks.close()
 
 
 @pytest.fixture(autouse=True)
@@ -108,11 +116,11 @@ def test_one_process_is_bit_equal_to_the_built_in_strategy(recipe: str, tmp_path
     assert all(torch.equal(v, found[1]["weights"][n]) for n, v in found[0]["weights"].items())
 
 
-def test_G5_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
+def test_G5_two_processes_make_the_updates_of_one(pool: RankPool, tmp_path: Path) -> None:
     accumulation = 2  # with 11 micro-batches the last window is one of one rank alone
     several = {"strategy": "accelerate", "gradient_accumulation_steps": accumulation}
     runs = [{**COMMON, **several, **run} for run in RUNS.values()]
-    ranks = run_on_ranks(2, train, tmp_path / "ranks", runs)
+    ranks = pool.run(train, tmp_path / "ranks", runs)
     for number, (name, run) in enumerate(RUNS.items()):
         together = 2 * accumulation
         alone = {**COMMON, **run, "gradient_accumulation_steps": together}
@@ -132,8 +140,8 @@ def test_G5_two_processes_make_the_updates_of_one(tmp_path: Path) -> None:
             torch.testing.assert_close(first["average"][parameter], average, rtol=1e-9, atol=1e-12)
 
 
-def test_decisions_are_joint_and_a_failure_of_rank_0_reaches_all() -> None:
-    first, second = run_on_ranks(2, agree)
+def test_decisions_are_joint_and_a_failure_of_rank_0_reaches_all(pool: RankPool) -> None:
+    first, second = pool.run(agree)
     assert first["any"] == second["any"] == [True, False]
     assert first["sum"] == second["sum"] == pytest.approx(0.3)
     assert first["rows"] == second["rows"] == ["0a", "0b", "1a", "1b"]
