@@ -39,6 +39,7 @@ static void backtrack(const uint8_t *moved, int64_t width, int64_t text, int64_t
         if (column == 1 && count == TILE) {                                                        \
             for (int64_t i = low; i < high; i++) {                                                 \
                 const SCORE *from = scores + i * row;                                              \
+                __builtin_prefetch(from + TILE); /* a line a row: no processor foresees it */      \
                 for (int64_t k = 0; k < TILE; k++) tile[k * width + i] = (double)from[k];          \
             }                                                                                      \
             return;                                                                                \
