@@ -1,0 +1,1 @@
+"""VoiceHub runs on a machine that you can ssh to: ``voicehub remote``."""
