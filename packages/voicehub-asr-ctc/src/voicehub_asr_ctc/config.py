@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
+from voicehub.trainer.section import Section
 from voicehub_data.config import (
     AugmentConfig,
     BatchConfig,
@@ -16,13 +17,6 @@ from voicehub_data.config import (
     FilterConfig,
     NamedDataSources,
 )
-
-
-class Section(BaseModel):
-    """Base of the sections here: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
 
 # -- tokenizers ------------------------------------------------------------------------------
 

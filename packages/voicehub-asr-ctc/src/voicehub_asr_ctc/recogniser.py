@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import torch
 
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.models.lifecycle import PreTrainedRecognitionModel
+from voicehub.models.modes import eval_mode
 from voicehub.models.results import EvaluationReport, PredictionRow, Transcription, WordTiming
 from voicehub_asr_ctc.chunks import Chunk, plan_chunks
 from voicehub_asr_ctc.decoding import TokenTexts, beam_search, force_align, greedy, word_timings
@@ -177,7 +177,7 @@ class CTCRecogniser(PreTrainedRecognitionModel):
         items = [self.front_end.prepare(wave) for wave in waves]
         device = next(self.network.parameters()).device
         inputs = {key: value.to(device) for key, value in self.front_end.batch(items).items()}
-        with self._inference():
+        with eval_mode(self.network), torch.inference_mode():
             # Frames of masked rows are decoded, as plain transformers does; they are what they
             # are for the utterance alone only where nothing longer is beside it.
             if self.runs_apart or self.front_end.masks_rows:
@@ -194,18 +194,6 @@ class CTCRecogniser(PreTrainedRecognitionModel):
         if self.model is None:
             self.load()
         return self.model  # type: ignore[no-any-return]
-
-    @contextmanager
-    def _inference(self) -> Iterator[None]:
-        """Eval mode without gradients; every module's mode is as before afterwards."""
-        modes = [(module, module.training) for module in self.network.modules()]
-        self.network.eval()
-        try:
-            with torch.inference_mode():
-                yield
-        finally:
-            for module, training in modes:
-                module.training = training
 
     def _wave(self, item: str | Path | np.ndarray[Any, Any]) -> Audio:
         if isinstance(item, np.ndarray):

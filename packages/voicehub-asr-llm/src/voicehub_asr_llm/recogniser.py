@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,9 @@ from torch import Tensor
 
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.models.lifecycle import PreTrainedRecognitionModel
+from voicehub.models.modes import eval_mode
+from voicehub.models.options import with_options
 from voicehub.models.results import EvaluationReport, Transcription
-from voicehub.suggest import did_you_mean
 from voicehub_asr_llm.config import AsrLlmModelConfig, GenerationConfig
 from voicehub_asr_llm.decoders.chat import ChatFormat, Kind
 from voicehub_asr_llm.decoders.loading import plain
@@ -198,7 +198,7 @@ class LlmRecogniser(PreTrainedRecognitionModel):
         self, waves: Sequence[Audio], settings: GenerationConfig, beam_size: int, kind: Kind
     ) -> list[Hypothesis]:
         chat: ChatFormat = self.chat
-        with self._inference():
+        with eval_mode(self.network), torch.inference_mode():
             inputs = self._conversations(waves, kind)
             seconds = [len(wave) / self.sampling_rate for wave in waves]
             written = generate(
@@ -237,18 +237,6 @@ class LlmRecogniser(PreTrainedRecognitionModel):
             for outputs, count in zip(projected, counts, strict=True)
         ]
 
-    @contextmanager
-    def _inference(self) -> Iterator[None]:
-        """Eval mode without gradients; every module's mode is as before afterwards."""
-        modes = [(module, module.training) for module in self.network.modules()]
-        self.network.eval()
-        try:
-            with torch.inference_mode():
-                yield
-        finally:
-            for module, training in modes:
-                module.training = training
-
     def _wave(self, item: str | Path | np.ndarray[Any, Any]) -> Audio:
         if isinstance(item, np.ndarray):
             wave = np.ascontiguousarray(item, dtype=np.float32)
@@ -268,20 +256,4 @@ class LlmRecogniser(PreTrainedRecognitionModel):
         return given  # type: ignore[no-any-return]
 
     def _generation(self, options: dict[str, Any]) -> GenerationConfig:
-        from pydantic import ValidationError
-
-        known = GenerationConfig.model_fields
-        for name in options:
-            if name not in known:
-                raise ConfigurationError(
-                    f"unknown transcription option {name!r}.{did_you_mean(name, known)}"
-                )
-        try:
-            return GenerationConfig.model_validate(
-                {**self.config.generation.model_dump(), **options}
-            )
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise ConfigurationError(
-                f"transcription option {first['loc'][0]}: {first['msg']}."
-            ) from None
+        return with_options(self.config.generation, options, "transcription")

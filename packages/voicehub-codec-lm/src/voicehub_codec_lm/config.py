@@ -9,9 +9,9 @@ from typing_extensions import Self
 
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
+from voicehub.trainer.section import Section
 from voicehub_codec_lm.codecs.loading import CodecConfig
 from voicehub_codec_lm.sampling.settings import SamplingSettings
-from voicehub_codec_lm.section import Section
 from voicehub_codec_lm.text.pretrained import TEMPLATE
 from voicehub_data.config import BatchConfig, DataSources, FilterConfig, NamedDataSources
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 from torch import nn
 
 from voicehub.data.keyed_random import torch_generator
@@ -16,6 +15,8 @@ from voicehub.errors import ConfigurationError
 from voicehub.models.artifact import is_artifact, read_artifact
 from voicehub.models.initial import InitialWeights, copy_weights
 from voicehub.models.lifecycle import PreTrainedTTSModel
+from voicehub.models.modes import eval_mode
+from voicehub.models.options import with_options
 from voicehub.models.results import Synthesis
 from voicehub.suggest import did_you_mean
 from voicehub_codec_lm.codecs import AudioCodec, load_codec, require_identity
@@ -262,32 +263,12 @@ class CodecLM(PreTrainedTTSModel):
         rate = identity["sample_rate"] / identity["hop_length"]
         frames = max(1, int(settings.max_seconds * rate))
         model: nn.Module = self.model
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        try:
-            with torch.no_grad():
-                generator = torch_generator("codec-lm", seed)
-                return self.network.generate(model, prompt, settings, generator, frames)
-        finally:
-            for module, was_training in modes:
-                module.training = was_training
+        with eval_mode(model), torch.no_grad():
+            generator = torch_generator("codec-lm", seed)
+            return self.network.generate(model, prompt, settings, generator, frames)
 
     def _sampling(self, options: dict[str, Any]) -> SamplingSettings:
-        known = SamplingSettings.model_fields
-        for name in options:
-            if name not in known:
-                raise ConfigurationError(
-                    f"unknown synthesis option {name!r}.{did_you_mean(name, known)}"
-                )
-        try:
-            settings = SamplingSettings.model_validate(
-                {**self.config.sampling.model_dump(), **options}
-            )
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            raise ConfigurationError(
-                f"synthesis option {first['loc'][0]}: {first['msg']}."
-            ) from None
+        settings = with_options(self.config.sampling, options, "synthesis")
         if settings.guidance_scale != 1.0 and not self.network.has_guidance:
             raise ConfigurationError(
                 f"guidance_scale {settings.guidance_scale:g}: {self.model_type!r} is never trained "

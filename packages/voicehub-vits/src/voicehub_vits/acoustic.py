@@ -15,8 +15,8 @@ from pydantic import Field, ValidationError, model_validator
 from typing_extensions import Self
 
 from voicehub.errors import ConfigurationError
+from voicehub.trainer.section import Section
 from voicehub.trainer.validation import explain_validation_error
-from voicehub_vits.section import Section
 
 
 class AcousticConfig(Section):

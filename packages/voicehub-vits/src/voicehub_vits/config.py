@@ -9,9 +9,9 @@ from typing_extensions import Self
 
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
+from voicehub.trainer.section import Section
 from voicehub_data.config import BatchConfig, DataSources, FilterConfig, NamedDataSources
 from voicehub_vits.acoustic import AcousticConfig
-from voicehub_vits.section import Section
 from voicehub_vits.specs import PERIODS
 
 #: Parts of the generator that can be kept as they are.

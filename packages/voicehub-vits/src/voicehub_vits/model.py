@@ -15,6 +15,7 @@ from voicehub.errors import ConfigurationError
 from voicehub.models.artifact import is_artifact, read_artifact
 from voicehub.models.initial import InitialWeights, copy_weights
 from voicehub.models.lifecycle import PreTrainedTTSModel
+from voicehub.models.modes import eval_mode
 from voicehub.models.results import Synthesis
 from voicehub_vits.acoustic import AcousticConfig
 from voicehub_vits.checks import (
@@ -338,13 +339,7 @@ class VitsTTS(PreTrainedTTSModel):
             return torch.tensor(list(values), dtype=torch.long, device=device)
 
         model = self.model
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        try:
-            with torch.no_grad():
-                tables = {"speaker_ids": tensor([speaker]), "language_ids": tensor([language])}
-                conditioning = conditioning_of(model, tables)
-                return speak(model, tensor(ids), conditioning, seed=seed, **options)
-        finally:
-            for module, was_training in modes:
-                module.training = was_training
+        with eval_mode(model), torch.no_grad():
+            tables = {"speaker_ids": tensor([speaker]), "language_ids": tensor([language])}
+            conditioning = conditioning_of(model, tables)
+            return speak(model, tensor(ids), conditioning, seed=seed, **options)

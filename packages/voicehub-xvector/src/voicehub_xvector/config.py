@@ -9,13 +9,14 @@ from typing_extensions import Self
 
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
+from voicehub.trainer.section import Section
 from voicehub_data.config import (
     AugmentConfig,
     DataSources,
     FilterConfig,
     NamedDataSources,
 )
-from voicehub_xvector.head_config import EcapaConfig, FuserConfig, HeadConfig, Section
+from voicehub_xvector.head_config import EcapaConfig, FuserConfig, HeadConfig
 from voicehub_xvector.loss_config import LossConfig
 from voicehub_xvector.sampler_config import BucketedConfig, SamplerConfig
 from voicehub_xvector.train_modes import ENCODER_MODES, LORA_MODES, NATIVE_MODES

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from voicehub.errors import DataError, UnsupportedTrainingError
 from voicehub.models.lifecycle import PreTrainedSpeakerModel
+from voicehub.models.modes import eval_mode
 from voicehub_data.audio import resample
 from voicehub_xvector.class_map import (
     classes_digest,
@@ -79,7 +79,7 @@ class XVectorModel(PreTrainedSpeakerModel):
             raise DataError("embed() was given no waveform.")
         rows: list[Tensor | None] = [None] * len(waves)
         order = sorted(range(len(waves)), key=lambda i: len(waves[i]))
-        with self._inference():
+        with eval_mode(self.network), torch.inference_mode():
             for start in range(0, len(order), batch_size):
                 taken = order[start : start + batch_size]
                 embedded = self._embed([waves[i] for i in taken]).float().cpu()
@@ -134,18 +134,6 @@ class XVectorModel(PreTrainedSpeakerModel):
     def running_device(self) -> torch.device:
         """Where the weights are."""
         return next(self.network.parameters()).device
-
-    @contextmanager
-    def _inference(self) -> Iterator[None]:
-        """Eval mode without gradients; every module's mode is as before afterwards."""
-        modes = [(module, module.training) for module in self.network.modules()]
-        self.network.eval()
-        try:
-            with torch.inference_mode():
-                yield
-        finally:
-            for module, training in modes:
-                module.training = training
 
     def _wave(self, given: Any, sampling_rate: int, position: int) -> Audio:
         if isinstance(given, Tensor):

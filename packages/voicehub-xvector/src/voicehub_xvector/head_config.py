@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from voicehub.trainer.section import Section
+
 Norm = Literal["batch", "layer"]
-
-
-class Section(BaseModel):
-    """Base of the sections of this family: unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
 class PoolingConfig(Section):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from voicehub.trainer.section import Section
 
-class LossConfig(BaseModel):
+
+class LossConfig(Section):
     """Softmax over cosines with a margin.
 
     Attributes:
@@ -24,8 +26,6 @@ class LossConfig(BaseModel):
         class_chunk: prototypes compared with a batch at once; bounds memory, and changes results
             only by rounding.
     """
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     kind: Literal["softmax", "am", "aam"] = "aam"
     scale: float = Field(default=30.0, gt=0)

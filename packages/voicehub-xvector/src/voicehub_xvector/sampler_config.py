@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from voicehub_xvector.head_config import Section
+from voicehub.trainer.section import Section
 
 Seconds = Annotated[float, Field(gt=0)]
 

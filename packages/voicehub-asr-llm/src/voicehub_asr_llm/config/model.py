@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
+from voicehub.trainer.section import Section
 from voicehub_asr_llm.config.parts import (
     DecoderConfig,
     EncoderConfig,
@@ -16,7 +17,6 @@ from voicehub_asr_llm.config.parts import (
     PromptConfig,
 )
 from voicehub_asr_llm.config.projectors import MlpProjectorConfig, ProjectorConfig
-from voicehub_asr_llm.config.section import Section
 
 Recipe = Literal["projector", "lora", "full", "custom"]
 

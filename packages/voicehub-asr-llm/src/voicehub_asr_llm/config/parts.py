@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from voicehub_asr_llm.config.section import Section
+from voicehub.trainer.section import Section
 
 #: How weights are stored. What trains must be stored in float32.
 Dtype = Literal["float32", "bfloat16", "float16"]

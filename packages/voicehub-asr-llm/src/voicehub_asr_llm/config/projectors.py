@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
-from voicehub_asr_llm.config.section import Section
+from voicehub.trainer.section import Section
 
 
 class _Projector(Section):

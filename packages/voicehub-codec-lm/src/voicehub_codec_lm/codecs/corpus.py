@@ -17,9 +17,9 @@ from pydantic import Field
 from torch import Tensor
 
 from voicehub.errors import CheckpointError, ConfigurationError, DataError
+from voicehub.trainer.section import Section
 from voicehub_codec_lm.codecs.base import AudioCodec
 from voicehub_codec_lm.codecs.quantizer import fit_residual, quantize, reconstruct
-from voicehub_codec_lm.section import Section
 from voicehub_data.features import LogMel, griffin_lim, mel_to_magnitude
 
 CONFIG_FILE, WEIGHTS_FILE = "codec.json", "codec.safetensors"

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from voicehub.errors import ConfigurationError
 from voicehub.models.assets import Asset, Kind
+from voicehub.trainer.section import Section
 from voicehub_codec_lm.codecs.base import AudioCodec
 from voicehub_codec_lm.codecs.corpus import CONFIG_FILE, CorpusCodec
-from voicehub_codec_lm.section import Section
 
 
 class CodecConfig(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from voicehub_codec_lm.section import Section
+from voicehub.trainer.section import Section
 
 
 class SamplingSettings(Section):

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from voicehub.data.keyed_random import torch_generator
 from voicehub.errors import ConfigurationError
+from voicehub.models.modes import eval_mode
 from voicehub_flow.multimodal.network import MultimodalTransformer
 from voicehub_flow.solvers import guided, integrate
 from voicehub_flow.store.config import GenerationConfig
@@ -59,21 +60,15 @@ def generate_latents(
             for seed in seeds
         ]
     ).to(network.latent_mean)
-    modes = [(module, module.training) for module in network.modules()]
-    network.eval()
-    try:
-        with torch.no_grad():
-            latents = integrate(
-                _velocity(network, features, settings.guidance_scale, len(seeds)),
-                noise,
-                method=settings.method,
-                steps=settings.steps,
-            )
-            found: Tensor = network.unnormalize(latents).float().cpu()
-            return found
-    finally:
-        for module, was_training in modes:
-            module.training = was_training
+    with eval_mode(network), torch.no_grad():
+        latents = integrate(
+            _velocity(network, features, settings.guidance_scale, len(seeds)),
+            noise,
+            method=settings.method,
+            steps=settings.steps,
+        )
+        found: Tensor = network.unnormalize(latents).float().cpu()
+    return found
 
 
 def _velocity(  # type: ignore[no-untyped-def]

@@ -16,6 +16,8 @@ from voicehub.errors import ConfigurationError, DataError
 from voicehub.models.artifact import is_artifact, read_artifact
 from voicehub.models.initial import InitialWeights
 from voicehub.models.lifecycle import PreTrainedTTSModel
+from voicehub.models.modes import eval_mode
+from voicehub.models.options import with_options
 from voicehub.models.results import Synthesis
 from voicehub.suggest import did_you_mean
 from voicehub_data.audio import load_audio
@@ -318,14 +320,8 @@ class F5TTS(PreTrainedTTSModel):
         """Scaled frames of token ids; see :func:`speak_frames`."""
         if self.model is None:
             self.load()
-        modes = [(module, module.training) for module in self.model.modules()]
-        self.model.eval()
-        try:
-            with torch.no_grad():
-                return speak_frames(self.model, ids, frames, settings, **more)
-        finally:
-            for module, was_training in modes:
-                module.training = was_training
+        with eval_mode(self.model), torch.no_grad():
+            return speak_frames(self.model, ids, frames, settings, **more)
 
     def _frames(
         self,
@@ -370,10 +366,4 @@ class F5TTS(PreTrainedTTSModel):
         return clean, self.scaling.scaled(frames)
 
     def _settings(self, options: dict[str, Any]) -> SynthesisSettings:
-        known = SynthesisSettings.model_fields
-        for name in options:
-            if name not in known:
-                raise ConfigurationError(
-                    f"unknown synthesis option {name!r}.{did_you_mean(name, (*known, *_PROMPT))}"
-                )
-        return SynthesisSettings.load({**self.config.synthesis.model_dump(), **options})
+        return with_options(self.config.synthesis, options, "synthesis", also=_PROMPT)

@@ -1,4 +1,4 @@
-"""Base of this family's configuration sections."""
+"""What the sections of a family's configuration are made of."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Section(BaseModel):
-    """Unknown keys are errors."""
+    """A part of a configuration; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
