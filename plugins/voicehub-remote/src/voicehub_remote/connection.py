@@ -1,0 +1,132 @@
+"""One ssh connection that all commands of a verb share, so that only the first must log in."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from voicehub_remote.errors import ConnectError, MissingToolError, UnreachableError
+from voicehub_remote.explain import how_to_install, why_no_connection
+from voicehub_remote.target import Target
+
+_READY = b"voicehub-connected"
+# Beyond the time to connect: keys are exchanged, we log in, and the login shell starts.
+_LOGIN_SECONDS = 60
+
+
+class SharedConnection:
+    """The connection, kept open by a process of ours: when we end, however that is, so does it.
+
+    Later calls of ssh go through a socket in a private folder. Where ssh cannot make that, they
+    connect by themselves, which works as well and takes longer.
+    """
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._master: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> SharedConnection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the process that holds the connection lives."""
+        return self._master is not None and self._master.poll() is None
+
+    def open(self) -> None:
+        """Connect and log in, where that has not been done.
+
+        Raises:
+            ConnectError: says why not.
+            MissingToolError: there is no ssh on this machine.
+        """
+        if self.is_open:
+            return
+        self.close()
+        self._folder = tempfile.TemporaryDirectory(prefix="vh-")
+        errors = Path(self._folder.name) / "err"
+        # `cat` ends when our end of its standard input does: nothing is left behind on the host.
+        words = [*self.target.ssh("-M", "-S", self._socket), "--", self.target.destination]
+        words.append(f"echo {_READY.decode()}; exec cat >/dev/null")
+        try:
+            with errors.open("wb") as stream:
+                self._master = subprocess.Popen(
+                    words,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=stream,
+                    start_new_session=True,  # Ctrl-C is for the command, not for the connection
+                )
+        except FileNotFoundError:
+            self.close()
+            message = f"There is no ssh on this machine. {how_to_install('ssh')}"
+            raise MissingToolError(message, code=127) from None
+        if not _wait_for(self._master, self.target.connect_timeout + _LOGIN_SECONDS):
+            self._master.kill()
+            self._master.wait()
+            text = errors.read_text(encoding="utf-8", errors="replace")
+            self.close()
+            raise self._reason(text)
+
+    def words(self) -> list[str]:
+        """ssh up to the destination, over the open connection where there is a socket."""
+        if self.is_open and Path(self._socket).exists():
+            return self.target.ssh("-S", self._socket)
+        return self.target.ssh("-S", "none")
+
+    def close(self) -> None:
+        """Hang up. Commands that still go through the connection end with it."""
+        if self._master is not None:
+            assert self._master.stdin is not None and self._master.stdout is not None
+            self._master.stdin.close()
+            self._master.terminate()  # it does not wait for a command that still runs there
+            try:
+                self._master.wait(timeout=3)
+            except subprocess.TimeoutExpired:
+                self._master.kill()
+                self._master.wait()
+            self._master.stdout.close()
+            self._master = None
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+    @property
+    def _socket(self) -> str:
+        assert self._folder is not None
+        return os.fspath(Path(self._folder.name) / "s")
+
+    def _reason(self, text: str) -> ConnectError:
+        known = why_no_connection(self.target, text, was_open=False)
+        said = text.strip() or "nothing; it did not answer in time, or ended without a word"
+        return known or UnreachableError(f"{self.target}: no connection. ssh says: {said}")
+
+
+def _wait_for(master: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether the host said that we are logged in; what its login scripts print is skipped."""
+    assert master.stdout is not None
+    until, heard = time.monotonic() + seconds, b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(master.stdout, selectors.EVENT_READ)
+        while (left := until - time.monotonic()) > 0 and selector.select(left):
+            piece = os.read(master.stdout.fileno(), 4096)
+            if not piece:
+                return False
+            heard = heard[-4096:] + piece
+            if _READY in heard:
+                return True
+    return False

@@ -1,0 +1,76 @@
+"""Options that the verbs share, and the host that they stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from voicehub_remote.ssh import Remote
+
+_SSH = "Connection"
+
+HostArgument = Annotated[
+    str,
+    typer.Argument(metavar="HOST[:PORT]", help="USER@HOST:PORT, or an alias of ~/.ssh/config."),
+]
+IdentityOption = Annotated[
+    Path | None, typer.Option("--identity", "-i", help="Private key.", rich_help_panel=_SSH)
+]
+SshOption = Annotated[
+    list[str] | None,
+    typer.Option("--ssh-option", "-o", help="NAME=VALUE, as ssh -o takes.", rich_help_panel=_SSH),
+]
+NewHostKeyOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-new-host-key", help="Trust a host never seen before.", rich_help_panel=_SSH
+    ),
+]
+ConnectTimeoutOption = Annotated[
+    int,
+    typer.Option("--connect-timeout", min=1, help="Seconds.", rich_help_panel=_SSH),
+]
+RootOption = Annotated[
+    str | None,
+    typer.Option("--root", help="Folder there that holds everything.  [voicehub/PROJECT]"),
+]
+ProjectOption = Annotated[
+    Path, typer.Option("--project", help="Folder of the project, here.", file_okay=False)
+]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print every command, and run none.")]
+
+
+def open_remote(
+    host: str,
+    identity: Path | None,
+    ssh_option: list[str] | None,
+    accept_new_host_key: bool,
+    connect_timeout: int,
+    *,
+    folder: str = ".",
+    dry_run: bool = False,
+    json_mode: bool = False,
+) -> Remote:
+    """The host of these options. It connects with its first command.
+
+    Args:
+        host, identity, ssh_option, accept_new_host_key, connect_timeout: the options above.
+        folder: on the host, where things go: ``Places.root``.
+
+    Raises:
+        UsageError: an option is malformed.
+    """
+    from voicehub_remote.ssh import Remote
+    from voicehub_remote.target import Target
+
+    target = Target.parse(
+        host,
+        identity=identity,
+        options=tuple(ssh_option or ()),
+        accept_new_host_key=accept_new_host_key,
+        connect_timeout=connect_timeout,
+    )
+    return Remote(target, dry_run=dry_run, json_mode=json_mode, folder=folder)

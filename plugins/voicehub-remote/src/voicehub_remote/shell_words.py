@@ -1,0 +1,24 @@
+"""Commands as one line that can be copied into a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+
+def one_line(words: Sequence[str], *, stdin: str | None = None) -> str:
+    """The words as one shell line (bash, zsh); ``stdin`` is shell that writes what it reads."""
+    line = " ".join(_word(word) for word in words)
+    return f"{stdin} | {line}" if stdin else line
+
+
+def _word(word: str) -> str:
+    if not any(ord(character) < 32 for character in word):
+        return shlex.quote(word)
+    escaped = word.replace("\\", "\\\\").replace("'", "\\'")
+    # Two digits always: a digit behind it would be taken for a part of the number.
+    named = {"\n": "\\n", "\t": "\\t"}
+    text = "".join(
+        named.get(char, f"\\x{ord(char):02x}" if ord(char) < 32 else char) for char in escaped
+    )
+    return f"$'{text}'"

@@ -1,0 +1,1 @@
+"""The commands of ``voicehub remote``, one a module."""
