@@ -40,6 +40,9 @@ RootOption = Annotated[
 ProjectOption = Annotated[
     Path, typer.Option("--project", help="Folder of the project, here.", file_okay=False)
 ]
+NameOption = Annotated[
+    str | None, typer.Option("--name", help="Which run.  [the one that was started last]")
+]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Print every command, and run none.")]
 
 

@@ -1,0 +1,27 @@
+# Writes the log from byte $position on until the run has ended; then a mark and the state, so that
+# one connection brings everything, should the host be gone a moment later.
+log=$folder/log
+if [ ! -f "$log" ]; then
+    echo "there is no $log" >&2
+    exit 1
+fi
+turn=0
+while :; do
+    over=
+    if [ -f "$folder/exit" ]; then
+        over=yes
+    elif [ "$((turn % 10))" = 0 ]; then
+        case $(state) in running | orphan) ;; *) over=yes ;; esac
+    fi
+    turn=$((turn + 1))
+    size=$(($(wc -c <"$log")))
+    if [ "$size" -gt "$position" ]; then
+        # Nobody may listen any more.
+        tail -c "+$((position + 1))" "$log" | head -c "$((size - position))" || exit 0
+        position=$size
+    fi
+    [ -z "$over" ] || break
+    pause 0.3
+done
+printf '\036voicehub-remote\036'
+tell_state

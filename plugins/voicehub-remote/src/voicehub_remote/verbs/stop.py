@@ -1,0 +1,67 @@
+"""``voicehub remote stop``: end a run, and the machine where that is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from voicehub.cli.options import JsonOption
+from voicehub.cli.output import finish, say
+from voicehub_remote.options import (
+    ConnectTimeoutOption,
+    DryRunOption,
+    HostArgument,
+    IdentityOption,
+    NameOption,
+    NewHostKeyOption,
+    ProjectOption,
+    RootOption,
+    SshOption,
+    open_remote,
+)
+
+
+def stop(
+    host: HostArgument,
+    name: NameOption = None,
+    now: Annotated[
+        bool, typer.Option("--now", help="Kill it, without a checkpoint of the last steps.")
+    ] = False,
+    root: RootOption = None,
+    project: ProjectOption = Path(),
+    identity: IdentityOption = None,
+    ssh_option: SshOption = None,
+    accept_new_host_key: NewHostKeyOption = False,
+    connect_timeout: ConnectTimeoutOption = 15,
+    dry_run: DryRunOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """End a run as Ctrl-C does: it saves a checkpoint, which is waited for. --on-end runs as well.
+
+    Where the training has ended and --on-end has not begun, that is cancelled.
+    """
+    from voicehub_remote.follow import Follower, to_stream
+    from voicehub_remote.places import Places
+    from voicehub_remote.runs import as_dict, session_of
+
+    places = Places.of(project, root)
+    with open_remote(
+        host, identity, ssh_option, accept_new_host_key, connect_timeout,
+        folder=places.root, dry_run=dry_run, json_mode=json_,
+    ) as remote:  # fmt: skip
+        session, _ = session_of(remote, places, name)
+        before = session.stop(now=now)
+        state = before
+        if before.goes_on or dry_run:
+            say("told to end; following until it has", json_mode=True)
+            state = Follower(
+                session,
+                before.log_bytes,
+                write=to_stream(json_),
+                tell=lambda text: say(text, json_mode=True),
+            ).run()
+    human = f"{session.run}: {state.words()}"
+    result = {"run": as_dict(state), "was": before.state}
+    finish(result, json_mode=json_, human=None if dry_run else human)
