@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from voicehub.errors import DataError
 from voicehub.kernels import load_loss
-from voicehub_asr_ctc.losses import _cpu, ctc_loss, ops, reference
+from voicehub_asr_ctc.losses import _cpu, ctc_loss, reference
 from voicehub_asr_ctc.losses.ops import ctc_negative_log_likelihood
 
 pytestmark = pytest.mark.skipif(
@@ -169,31 +169,6 @@ def test_tensors_of_the_wrong_kind_are_refused() -> None:
         ctc_negative_log_likelihood(logits, frames.int(), labels, counts, blank=0)
     with pytest.raises(DataError, match="labels must be int64"):
         ctc_negative_log_likelihood(logits, frames, labels[0], counts, blank=0)
-
-
-def test_the_operator_keeps_the_rules_of_torch() -> None:
-    logits, *targets = case([(5, 2), (4, 1)], 4)
-    arguments = (logits.requires_grad_(), *targets, 0)
-    assert set(torch.library.opcheck(ops._ctc, arguments).values()) == {"SUCCESS"}
-
-    def losses(values: Tensor) -> Tensor:
-        return ctc_negative_log_likelihood(values, *targets, blank=0)
-
-    assert torch.autograd.gradcheck(losses, (logits,))
-
-
-def test_it_compiles_without_a_graph_break() -> None:
-    logits, *targets = case([(5, 2), (4, 1)], 4)
-
-    def losses(values: Tensor) -> Tensor:
-        return ctc_negative_log_likelihood(values, *targets, blank=0, check=False).sum()
-
-    compiled = torch.compile(losses, fullgraph=True, backend="aot_eager")
-    for function in (losses, compiled):
-        values = logits.clone().requires_grad_()
-        function(values).backward()
-        assert values.grad is not None and values.grad.abs().max() > 0
-    assert compiled(logits).item() == losses(logits).item()
 
 
 def test_both_paths_of_the_loss_agree(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from voicehub.errors import DataError
-from voicehub_asr_ctc.losses import ctc_loss, divergence
+from voicehub_asr_ctc.losses import ctc_loss
 from voicehub_asr_ctc.losses.divergence import consistency, uniform_divergence
 
 LENGTHS = torch.tensor([5, 3, 0, 1])
@@ -88,34 +88,6 @@ def test_tokens_that_are_impossible_in_both_views_agree() -> None:
     rest = [0, 1, 3, 4, 5, 6]
     wanted = consistency(one[:, :, rest], two[:, :, rest], LENGTHS)
     torch.testing.assert_close(consistency(one, two, LENGTHS), wanted, rtol=1e-12, atol=0)
-
-
-def test_the_operators_keep_the_rules_of_torch() -> None:
-    one, two = (logits(seed)[:, :3, :4].requires_grad_() for seed in (0, 1))
-    lengths = LENGTHS.clamp(max=3)
-    for operator, arguments in (
-        (divergence._uniform, (one, lengths)),
-        (divergence._consistency, (one, two, lengths)),
-    ):
-        assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
-    assert torch.autograd.gradcheck(uniform_divergence, (one, lengths))
-
-
-def test_they_compile_and_are_equal_over_threads() -> None:
-    one, two, lengths = torch.randn(3, 50, 600), torch.randn(3, 50, 600), torch.tensor([50, 9, 1])
-
-    def both(own: Tensor, other: Tensor) -> Tensor:
-        return uniform_divergence(own, lengths) + consistency(own, other, lengths)
-
-    threads, found = torch.get_num_threads(), []
-    try:
-        for number in (1, 3):
-            torch.set_num_threads(number)
-            found.append(both(one, two))
-    finally:
-        torch.set_num_threads(threads)
-    compiled = torch.compile(both, fullgraph=True, dynamic=True, backend="aot_eager")
-    assert torch.equal(found[0], found[1]) and torch.equal(compiled(one, two), found[0])
 
 
 LABELS, COUNTS, FRAMES = torch.tensor([[1, 2], [3, -1], [1, -1]]), [2, 1, 1], [5, 3, 4]

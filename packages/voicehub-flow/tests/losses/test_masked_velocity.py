@@ -162,29 +162,6 @@ def test_the_operator_keeps_the_rules_of_torch(kernel: str) -> None:
     assert set(results.values()) == {"SUCCESS"}
 
 
-def test_it_compiles_without_a_graph_break_for_any_size() -> None:
-    compiled = torch.compile(
-        masked_velocity_error, fullgraph=True, dynamic=True, backend="aot_eager"
-    )
-    for shape in ((2, 5, 3), (3, 40, 16)):
-        *tensors, mask = batch(shape, torch.float32)
-        results = []
-        for function in (masked_velocity_error, compiled):
-            prediction = tensors[0].clone().requires_grad_()
-            errors = function(prediction, *tensors[1:], mask)
-            errors.sum().backward()
-            results.append((errors.detach(), prediction.grad))
-        assert torch.equal(results[0][0], results[1][0])
-        assert torch.equal(results[0][1], results[1][1])
-
-
-def test_autocast_leaves_the_error_wide(kernel: str) -> None:
-    prediction, noise, data, mask = batch((2, 5, 3), torch.float32)
-    with torch.autocast("cpu", torch.bfloat16):
-        errors = masked_velocity_error(prediction, noise, data, mask, kernel=kernel)
-    assert torch.equal(errors, masked_velocity_error(prediction, noise, data, mask, kernel=kernel))
-
-
 @pytest.mark.parametrize(
     ("which", "change", "message"),
     [

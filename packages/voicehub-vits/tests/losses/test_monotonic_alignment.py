@@ -13,7 +13,7 @@ from torch import Tensor
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.kernels import load_loss
 from voicehub_vits.losses import dense_path, maximum_path
-from voicehub_vits.losses.monotonic_alignment import _cpu, ops, reference
+from voicehub_vits.losses.monotonic_alignment import _cpu, reference
 
 PATHS = ["c", "torch"]
 
@@ -178,24 +178,6 @@ def test_the_dense_path_marks_each_frame_once() -> None:
     assert dense.tolist() == expected
     assert dense_path(index, 3, torch.bool).dtype == torch.bool
     assert dense_path(torch.full((1, 2), -1), 0).shape == (1, 0, 2)
-
-
-def test_the_operator_keeps_the_rules_of_torch() -> None:
-    torch.manual_seed(6)
-    sizes = lengths((5, 9), (3, 7))
-    for kernel in ("", "torch"):
-        arguments = (torch.randn(2, 5, 9, requires_grad=True), *sizes, True, kernel)
-        results = torch.library.opcheck(ops._maximum_path, arguments)
-        assert set(results.values()) == {"SUCCESS"}
-
-
-def test_it_compiles_without_a_graph_break_for_any_size() -> None:
-    torch.manual_seed(7)
-    compiled = torch.compile(maximum_path, fullgraph=True, dynamic=True, backend="aot_eager")
-    for text, frames in ((5, 9), (6, 30)):
-        scores = torch.randn(2, text, frames)
-        sizes = full(2, text, frames)
-        assert torch.equal(compiled(scores, *sizes), maximum_path(scores, *sizes))
 
 
 def test_no_gradient_passes() -> None:

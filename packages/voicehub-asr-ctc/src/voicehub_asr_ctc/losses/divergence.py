@@ -7,9 +7,13 @@ float64. What lies behind an item's frames has no influence, whatever it is.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+
+from voicehub.errors import DataError
+from voicehub.losses.operands import check_operands
 
 
 def uniform_divergence(logits: Tensor, frame_lengths: Tensor) -> Tensor:
@@ -19,12 +23,17 @@ def uniform_divergence(logits: Tensor, frame_lengths: Tensor) -> Tensor:
     ``KL(uniform || p) = -log V - mean(log p)``.
 
     Args:
-        logits: (batch, frames, tokens), any floating dtype.
+        logits: (batch, frames, tokens), any floating dtype, at least one token.
         frame_lengths: int64 (batch,).
 
     Returns:
         (batch,), nats, float64 for float64 logits, else float32.
+
+    Raises:
+        DataError: shapes, dtypes or devices do not fit.
+        UnsupportedTrainingError: forward-mode differentiation.
     """
+    _check("uniform_divergence", {"logits": logits}, frame_lengths)
     found: Tensor = _uniform(logits, frame_lengths)
     return found
 
@@ -36,14 +45,36 @@ def consistency(one: Tensor, two: Tensor, frame_lengths: Tensor) -> Tensor:
     stops the gradient: each view is taught by the other, and neither is pulled apart.
 
     Args:
-        one, two: (batch, frames, tokens), of one floating dtype.
+        one, two: (batch, frames, tokens), of one floating dtype, at least one token.
         frame_lengths: int64 (batch,).
 
     Returns:
         (batch,), nats, float64 for float64 logits, else float32.
+
+    Raises:
+        DataError: shapes, dtypes or devices do not fit.
+        UnsupportedTrainingError: forward-mode differentiation.
     """
+    _check("consistency", {"one": one, "two": two}, frame_lengths)
     found: Tensor = _consistency(one, two, frame_lengths)
     return found
+
+
+def _check(name: str, views: Mapping[str, Tensor], frame_lengths: Tensor) -> None:
+    check_operands(name, views, {"frame_lengths": frame_lengths})
+    first, *others = views.values()
+    alike = all((other.shape, other.dtype) == (first.shape, first.dtype) for other in others)
+    if first.dim() != 3 or not first.shape[2] or not alike:
+        shapes = ", ".join(f"{view.dtype} {tuple(view.shape)}" for view in views.values())
+        raise DataError(
+            f"{name}: expected logits (batch, frames, tokens) of one shape and dtype, with at "
+            f"least one token, got {shapes}."
+        )
+    if frame_lengths.dtype != torch.int64 or frame_lengths.shape != first.shape[:1]:
+        raise DataError(
+            f"{name}: frame_lengths must be int64 ({first.shape[0]},), got "
+            f"{frame_lengths.dtype} {tuple(frame_lengths.shape)}."
+        )
 
 
 def _wide(logits: Tensor) -> torch.dtype:
@@ -70,7 +101,7 @@ def _uniform(logits, frame_lengths):  # type: ignore[no-untyped-def]
     sums = _sums(logits)
     for item in range(len(sums)):
         rows = logits[item].to(_wide(logits))
-        values = rows.logsumexp(-1) - rows.mean(-1) - math.log(max(1, rows.shape[1]))
+        values = rows.logsumexp(-1) - rows.mean(-1) - math.log(rows.shape[1])
         values = values.masked_fill_(_behind(logits, frame_lengths, item), 0.0)
         sums[item] = values.sum(dtype=sums.dtype)
     return sums.to(_wide(logits))

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from voicehub.errors import DataError
 from voicehub.kernels import KernelChoice, KernelPath
+from voicehub.losses.operands import check_operands
 from voicehub_asr_ctc.losses import _cpu
 
 #: Labels that the Triton path takes; a batch with more is left to the native one.
@@ -64,24 +65,27 @@ def ctc_negative_log_likelihood(
         (batch,), nats; float64 for float64, else float32.
 
     Raises:
-        DataError: shapes or dtypes do not fit, or, with ``check``, a length or a label.
+        DataError: shapes, dtypes or devices do not fit, or, with ``check``, a length or a label.
+        UnsupportedTrainingError: forward-mode differentiation.
     """
     _check_tensors(logits, frame_lengths, labels, label_lengths, blank)
     targets = (frame_lengths, labels, label_lengths)
     path = KERNELS.select(logits.device.type, kernel).path
     if path == "triton" and labels.shape[1] > MOST_TRITON_LABELS:
         path = "native"
-    if check or path == "native":
-        _check_values(logits, *targets, blank)
-    if path != "native":
-        losses, _, _ = _ctc(logits, *targets, blank)
-        return losses.to(_result_dtype(logits))
-    return _native(logits, *targets, blank)
+    if path == "native" and not logits.is_meta:
+        return _native(logits, *targets, blank)
+    losses, _, _ = _ctc(logits, *targets, blank, check)
+    return losses.to(_result_dtype(logits))
 
 
 def _native(
     logits: Tensor, frame_lengths: Tensor, labels: Tensor, label_lengths: Tensor, blank: int
 ) -> Tensor:
+    _check_values(logits, frame_lengths, labels, label_lengths, blank)
+    if not logits.numel():  # torch refuses what has no frame
+        nothing = logits.sum((1, 2), dtype=_result_dtype(logits))
+        return nothing.masked_fill(label_lengths > 0, torch.inf)
     losses: Tensor = functional.ctc_loss(
         functional.log_softmax(logits, -1, dtype=_result_dtype(logits)).transpose(0, 1),
         labels,
@@ -101,22 +105,26 @@ def _result_dtype(logits: Tensor) -> torch.dtype:
     "voicehub_asr_ctc::ctc",
     mutates_args=(),
     device_types="cpu",
-    schema="(Tensor logits, Tensor frame_lengths, Tensor labels, Tensor label_lengths, int blank)"
-    " -> (Tensor, Tensor, Tensor)",
+    schema="(Tensor logits, Tensor frame_lengths, Tensor labels, Tensor label_lengths, int blank,"
+    " bool check) -> (Tensor, Tensor, Tensor)",
 )
-def _ctc(logits, frame_lengths, labels, label_lengths, blank):  # type: ignore[no-untyped-def]
+def _ctc(logits, frame_lengths, labels, label_lengths, blank, check):  # type: ignore[no-untyped-def]
+    if check:
+        _check_values(logits, frame_lengths, labels, label_lengths, blank)
     return _cpu.forward(logits, frame_lengths, labels, label_lengths, blank)
 
 
 @_ctc.register_kernel("cuda")
-def _ctc_on_cuda(logits, frame_lengths, labels, label_lengths, blank):  # type: ignore[no-untyped-def]
+def _ctc_on_cuda(logits, frame_lengths, labels, label_lengths, blank, check):  # type: ignore[no-untyped-def]
     from voicehub_asr_ctc.losses import _triton
 
+    if check:
+        _check_values(logits, frame_lengths, labels, label_lengths, blank)
     return _triton.forward(logits, frame_lengths, labels, label_lengths, blank)
 
 
 @_ctc.register_fake
-def _(logits, frame_lengths, labels, label_lengths, blank):  # type: ignore[no-untyped-def]
+def _(logits, frame_lengths, labels, label_lengths, blank, check):  # type: ignore[no-untyped-def]
     batch, frames, _ = logits.shape
     losses = logits.new_empty((batch,), dtype=torch.float64)
     peaks = logits.new_empty((batch, frames), dtype=_result_dtype(logits))
@@ -155,7 +163,7 @@ def _(upstream, logits, frame_lengths, labels, label_lengths, peaks, totals, bla
 
 
 def _keep(ctx, inputs, output):  # type: ignore[no-untyped-def]
-    logits, frame_lengths, labels, label_lengths, blank = inputs
+    logits, frame_lengths, labels, label_lengths, blank, _ = inputs
     _, peaks, totals = output
     ctx.set_materialize_grads(False)
     ctx.save_for_backward(logits, frame_lengths, labels, label_lengths, peaks, totals)
@@ -164,8 +172,8 @@ def _keep(ctx, inputs, output):  # type: ignore[no-untyped-def]
 
 def _gradient(ctx, upstream, *unused):  # type: ignore[no-untyped-def]
     if upstream is None:
-        return None, None, None, None, None
-    return _ctc_backward(upstream, *ctx.saved_tensors, ctx.blank), None, None, None, None
+        return None, None, None, None, None, None
+    return _ctc_backward(upstream, *ctx.saved_tensors, ctx.blank), None, None, None, None, None
 
 
 _ctc.register_autograd(_gradient, setup_context=_keep)
@@ -189,6 +197,11 @@ def _check_tensors(
             raise DataError(
                 f"ctc: {name} must be int64 {shape}, got {values.dtype} {tuple(values.shape)}."
             )
+    check_operands(
+        "ctc",
+        {"logits": logits},
+        {"frame_lengths": frame_lengths, "labels": labels, "label_lengths": label_lengths},
+    )
 
 
 def _check_values(

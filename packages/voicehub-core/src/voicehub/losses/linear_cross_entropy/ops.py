@@ -14,6 +14,8 @@ from torch import Tensor
 
 from voicehub.errors import DataError
 from voicehub.kernels import Loss
+from voicehub.losses.blocks import padded
+from voicehub.losses.operands import check_operands
 
 #: Label of a position that does not count.
 IGNORED = -100
@@ -47,7 +49,7 @@ def linear_cross_entropy(
     """Cross-entropy of every head; ``reference.linear_cross_entropy_reference`` is the definition.
 
     Sums are float64, softmax float32 (float64 for float64 inputs); products have the wider dtype
-    of the two factors. Results do not depend on what ran before: equal inputs, equal bits.
+    of the two factors. Equal inputs give equal bits, whatever the number of threads.
 
     Args:
         hidden: floating (N, H).
@@ -60,7 +62,8 @@ def linear_cross_entropy(
             synchronisation with a device.
 
     Raises:
-        DataError: shapes do not fit, or (``check``) a label is out of range.
+        DataError: shapes, dtypes or devices do not fit, or (``check``) a label is out of range.
+        UnsupportedTrainingError: forward-mode differentiation.
     """
     _check_shapes(hidden, weight, labels, position_weights, head_weights)
     heads = weight.shape[0]
@@ -116,6 +119,11 @@ def _check_shapes(
             f"linear_cross_entropy: head_weights {tuple(head_weights.shape)} must be "
             f"({weight.shape[0]},), one for each head."
         )
+    factors = {"position_weights": position_weights, "head_weights": head_weights}
+    targets = {name: tensor for name, tensor in factors.items() if tensor is not None}
+    check_operands(
+        "linear_cross_entropy", {"hidden": hidden, "weight": weight}, {"labels": labels, **targets}
+    )
 
 
 @torch.library.custom_op("voicehub::linear_cross_entropy", mutates_args=())
@@ -133,60 +141,86 @@ def _forward(
     """Total, sums and counts (heads,), then the gradients of the total, empty where not wanted."""
     if check:
         _check_labels(labels, weight.shape[1])
-    heads, dtype = weight.shape[0], position_weights.dtype
+    dtype = position_weights.dtype
+    sums = torch.zeros(weight.shape[0], dtype=torch.float64, device=hidden.device)
+    counts = torch.zeros_like(sums)
+    to_hidden = hidden.new_zeros(hidden.shape if hidden_gradient else (0,), dtype=dtype)
+    to_weight = weight.new_zeros(weight.shape if weight_gradient else (0,), dtype=dtype)
     # Autocast would narrow the products, and with them the gradients.
     with torch.autocast(hidden.device.type, enabled=False):
-        sums = torch.zeros(heads, dtype=torch.float64, device=hidden.device)
-        counts = torch.zeros_like(sums)
-        to_hidden = torch.zeros(
-            hidden.shape if hidden_gradient else (0,), dtype=dtype, device=hidden.device
-        )
-        to_weight = torch.zeros(
-            weight.shape if weight_gradient else (0,), dtype=dtype, device=hidden.device
-        )
-        for head in range(heads):
-            rows = (labels[:, head] != IGNORED).nonzero().flatten()
-            for part in torch.split(rows, max(1, chunk)):
-                factors = position_weights[part, head]
-                logits, losses, states = _logits(hidden, weight[head], labels[:, head], part)
-                sums[head] += (losses * factors).sum(dtype=torch.float64)
-                counts[head] += factors.sum(dtype=torch.float64)
-                if not (hidden_gradient or weight_gradient):
-                    continue
-                slope = logits.mul_((factors * head_weights[head]).unsqueeze(1))
-                narrow = slope.to(states.dtype)
-                if hidden_gradient:
-                    to_hidden.index_add_(
-                        0, part, (narrow @ weight[head].to(narrow.dtype)).to(dtype)
-                    )
-                if weight_gradient:
-                    to_weight[head].addmm_(narrow.T.to(dtype), states.to(dtype))
-        total = (sums * head_weights.double()).sum().to(dtype)
-    return (
-        total,
-        sums,
-        counts,
-        to_hidden.to(hidden.dtype),
-        to_weight.to(weight.dtype),
-    )
+        for head, matrix in enumerate(weight):
+            sums[head], counts[head] = _head(
+                hidden,
+                matrix,
+                labels[:, head],
+                position_weights[:, head],
+                head_weights[head],
+                chunk,
+                to_hidden if hidden_gradient else None,
+                to_weight[head] if weight_gradient else None,
+            )
+    total = (sums * head_weights.double()).sum().to(dtype)
+    return total, sums, counts, to_hidden.to(hidden.dtype), to_weight.to(weight.dtype)
 
 
-def _logits(
-    hidden: Tensor, matrix: Tensor, labels: Tensor, part: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradient of the losses by the logits (rows, V), losses (rows,), and the hidden states."""
+def _head(
+    hidden: Tensor,
+    matrix: Tensor,
+    labels: Tensor,
+    factors: Tensor,
+    share: Tensor,
+    chunk: int,
+    to_hidden: Tensor | None,
+    to_matrix: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Weighted sum of one head's losses, and the weight in it; adds ``share`` of the gradients."""
+    dtype, (vocabulary, size) = factors.dtype, matrix.shape
     wide = torch.promote_types(hidden.dtype, matrix.dtype)
-    states = hidden.index_select(0, part).to(wide)
-    logits = states @ matrix.to(wide).T
-    if logits.dtype in (torch.float16, torch.bfloat16):
-        logits = logits.float()
-    own = labels.index_select(0, part).unsqueeze(1)
+    matrix = padded(matrix.to(wide), 0, 1)
+    grown = to_matrix
+    if to_matrix is not None and matrix.shape != to_matrix.shape:
+        grown = to_matrix.new_zeros(matrix.shape)
+    total = torch.zeros((), dtype=torch.float64, device=hidden.device)
+    count = torch.zeros_like(total)
+    rows = (labels != IGNORED).nonzero().flatten()
+    for part in torch.split(rows, max(1, chunk)):
+        states = padded(hidden.index_select(0, part).to(wide), 0, 1)
+        slope, losses = _slope(states, matrix, labels.index_select(0, part), vocabulary)
+        own = factors.index_select(0, part)
+        total += (losses * own).sum(dtype=torch.float64)
+        count += own.sum(dtype=torch.float64)
+        if to_hidden is None and grown is None:
+            continue
+        narrow = slope.mul_(padded(own * share, 0).unsqueeze(1)).to(wide)
+        if to_hidden is not None:
+            to_hidden.index_add_(0, part, (narrow @ matrix)[: len(part), :size].to(dtype))
+        if grown is not None:
+            grown.addmm_(narrow.T.to(dtype), states.to(dtype))
+    if to_matrix is not None and grown is not None and grown is not to_matrix:
+        to_matrix.copy_(grown[:vocabulary, :size])
+    return total, count
+
+
+def _slope(
+    states: Tensor, matrix: Tensor, labels: Tensor, vocabulary: int
+) -> tuple[Tensor, Tensor]:
+    """Gradient of the losses by the logits, and the losses (rows,).
+
+    States, matrix and gradient are padded, labels and losses are not; the gradient is 0 there.
+    """
+    product = states @ matrix.T
+    if product.dtype in (torch.float16, torch.bfloat16):
+        product = product.float()
+    logits = product[: len(labels), :vocabulary]
+    own = labels.unsqueeze(1)
     right = logits.gather(1, own)
     log_sums = logits.logsumexp(1, keepdim=True)
     losses = (log_sums - right).squeeze(1)
-    slope = logits.sub_(log_sums).exp_()
-    slope.scatter_(1, own, slope.gather(1, own) - 1.0)
-    return slope, losses, states
+    logits.sub_(log_sums).exp_()
+    logits.scatter_(1, own, logits.gather(1, own) - 1.0)
+    product[len(labels) :] = 0.0
+    product[:, vocabulary:] = 0.0
+    return product, losses
 
 
 def _check_labels(labels: Tensor, vocabulary: int) -> None:
@@ -227,12 +261,23 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
     ctx.save_for_backward(output[3], output[4])
 
 
+@torch.library.custom_op("voicehub::linear_cross_entropy_backward", mutates_args=())
+def _scaled(total: Tensor, to_hidden: Tensor, to_weight: Tensor) -> tuple[Tensor, Tensor]:
+    """An operator, since these products would have a second derivative, and a wrong one: what the
+    saved gradients depend on is gone."""
+    return to_hidden * total.to(to_hidden.dtype), to_weight * total.to(to_weight.dtype)
+
+
+@_scaled.register_fake
+def _(total: Tensor, to_hidden: Tensor, to_weight: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(to_hidden), torch.empty_like(to_weight)
+
+
 def _backward(ctx: Any, total: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-    to_hidden, to_weight = ctx.saved_tensors
+    hidden, weight = _scaled(total, *ctx.saved_tensors)
     wants_hidden, wants_weight = ctx.wanted
-    hidden = to_hidden * total.to(to_hidden.dtype) if wants_hidden else None
-    weight = to_weight * total.to(to_weight.dtype) if wants_weight else None
-    return hidden, weight, None, None, None, None, None, None, None
+    found = hidden if wants_hidden else None, weight if wants_weight else None
+    return *found, None, None, None, None, None, None, None
 
 
 _forward.register_autograd(_backward, setup_context=_keep)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from voicehub.errors import DataError
 from voicehub.kernels import KernelChoice, KernelPath, Loss
+from voicehub.losses.operands import check_operands
 from voicehub_flow.losses.masked_velocity_mse import _cpu, _torch
 
 
@@ -63,6 +64,7 @@ def masked_velocity_error(
 
     Raises:
         DataError: shapes, dtypes or devices do not fit.
+        UnsupportedTrainingError: forward-mode differentiation.
     """
     _check(prediction, noise, data, mask)
     errors: Tensor = _error(prediction, noise, data, mask, float(min_sigma), kernel or "")
@@ -149,24 +151,16 @@ def _check(prediction: Tensor, noise: Tensor, data: Tensor, mask: Tensor) -> Non
             "masked_velocity_error: prediction must be (batch, frames, channels), got "
             f"{tuple(prediction.shape)}."
         )
-    for name, values in (("prediction", prediction), ("noise", noise), ("data", data)):
-        if values.shape != prediction.shape or not values.is_floating_point():
+    values = {"prediction": prediction, "noise": noise, "data": data}
+    for name, tensor in values.items():
+        if tensor.shape != prediction.shape or not tensor.is_floating_point():
             raise DataError(
                 f"masked_velocity_error: {name} must be floating {tuple(prediction.shape)} as the "
-                f"prediction is, got {values.dtype} {tuple(values.shape)}."
-            )
-        if values.device != prediction.device:
-            raise DataError(
-                f"masked_velocity_error: {name} is on {values.device}, the prediction on "
-                f"{prediction.device}."
+                f"prediction is, got {tensor.dtype} {tuple(tensor.shape)}."
             )
     if mask.dtype != torch.bool or mask.shape != prediction.shape[:2]:
         raise DataError(
             f"masked_velocity_error: mask must be bool {tuple(prediction.shape[:2])}, one for each "
             f"frame, got {mask.dtype} {tuple(mask.shape)}."
         )
-    if mask.device != prediction.device:
-        raise DataError(
-            f"masked_velocity_error: mask is on {mask.device}, the prediction on "
-            f"{prediction.device}."
-        )
+    check_operands("masked_velocity_error", values, {"mask": mask})

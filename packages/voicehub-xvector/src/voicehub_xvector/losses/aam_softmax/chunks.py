@@ -7,15 +7,11 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+
+from voicehub.losses.blocks import padded
 
 NORM_FLOOR = 1e-12
 """Vectors no longer than this count as zero: their cosines are 0, and so are their gradients."""
-
-
-BLOCK = 16
-"""Matrix products have all sizes padded to multiples of this: BLAS libraries split ragged ones by
-the number of threads, and the last bits of the result with them."""
 
 
 class Chunk(NamedTuple):
@@ -65,14 +61,6 @@ def inverse_norms(vectors: Tensor) -> Tensor:
     """1 / |v| of each row; 0 for rows that count as zero."""
     norms = torch.linalg.vector_norm(vectors, dim=-1)
     return torch.where(norms > NORM_FLOOR, norms.clamp_min(NORM_FLOOR).reciprocal(), norms * 0)
-
-
-def padded(tensor: Tensor, *dimensions: int, value: float = 0.0) -> Tensor:
-    """The tensor with these dimensions extended to multiples of :data:`BLOCK`."""
-    pads = [0] * (2 * tensor.ndim)
-    for dimension in dimensions:
-        pads[2 * (tensor.ndim - 1 - dimension) + 1] = -tensor.shape[dimension] % BLOCK
-    return functional.pad(tensor, pads, value=value) if any(pads) else tensor
 
 
 def chunks(units: Tensor, weight: Tensor, sub_centres: int, class_chunk: int) -> Iterator[Chunk]:

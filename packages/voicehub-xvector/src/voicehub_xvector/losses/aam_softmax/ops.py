@@ -13,12 +13,9 @@ from torch import Tensor
 
 from voicehub.errors import DataError
 from voicehub.kernels import Loss
-from voicehub_xvector.losses.aam_softmax.chunks import (
-    accumulation_dtype,
-    chunks,
-    inverse_norms,
-    padded,
-)
+from voicehub.losses.blocks import padded
+from voicehub.losses.operands import check_operands
+from voicehub_xvector.losses.aam_softmax.chunks import accumulation_dtype, chunks, inverse_norms
 from voicehub_xvector.losses.aam_softmax.margins import (
     margin_slope,
     penalty_slope,
@@ -63,8 +60,10 @@ def aam_softmax(
         (B,) losses, each >= 0 up to the effect of the margin.
 
     Raises:
-        DataError: shapes do not fit, or (``check``) a label is out of range.
+        DataError: shapes, dtypes or devices do not fit, or (``check``) a label is out of range.
+        UnsupportedTrainingError: forward-mode differentiation.
     """
+    check_operands("aam_softmax", {"embeddings": embeddings, "weight": weight}, {"labels": labels})
     _check_shapes(embeddings, weight, labels, sub_centres)
     if check is None:
         check = labels.device.type == "cpu"
