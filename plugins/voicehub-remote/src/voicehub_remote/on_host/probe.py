@@ -10,6 +10,7 @@ if sys.path and not sys.path[0]:  # the folder that we are in: nothing of it is 
 import json
 import os
 import re
+from typing import Any, Dict  # noqa: UP035
 
 PINNED = re.compile(
     r"(torch|torchaudio|torchvision|torchcodec|triton|pytorch[-_]triton|nvidia[-_].*)$"
@@ -18,7 +19,7 @@ PINNED = re.compile(
 
 def main() -> None:
     """Print one line: a marker and JSON."""
-    found = {
+    found: Dict[str, Any] = {  # noqa: UP006
         "python": sys.executable,
         "version": "%d.%d.%d" % sys.version_info[:3],  # noqa: UP031
         "sites": [path for path in sys.path if _is_site(path)],
@@ -39,11 +40,11 @@ def main() -> None:
     print("voicehub-probe " + json.dumps(found))
 
 
-def _is_site(path):  # type: ignore[no-untyped-def]
-    return os.path.basename(path) in ("site-packages", "dist-packages")
+def _is_site(path: str) -> bool:
+    return path.endswith(("site-packages", "dist-packages"))
 
 
-def _look(found):  # type: ignore[no-untyped-def]
+def _look(found: Dict[str, Any]) -> None:  # noqa: UP006
     from importlib import metadata
 
     for one in metadata.distributions():

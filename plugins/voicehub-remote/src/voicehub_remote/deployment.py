@@ -1,0 +1,81 @@
+"""All that ``voicehub remote deploy`` does, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from voicehub_remote.environment import (
+    EnvironmentRequest,
+    Prepared,
+    prepare_environment,
+    require_environment,
+)
+from voicehub_remote.places import Places
+from voicehub_remote.project import Upload
+from voicehub_remote.rsync import Sent, size_text
+from voicehub_remote.ssh import Remote
+
+# tmux is for `train`: whoever has none shall hear of it now.
+_LOOK = (
+    "for tool in rsync tmux; do command -v $tool >/dev/null || "
+    '{ echo "$tool: command not found" >&2; exit 127; }; done'
+)
+
+
+def deploy_to(
+    remote: Remote, places: Places, upload: Upload, request: EnvironmentRequest | None
+) -> tuple[dict[str, Any], str | None]:
+    """Send files and prepare the environment; returns what was done, and a text that says so.
+
+    Args:
+        request: None leaves the environment alone; it must be there.
+
+    Raises:
+        UsageError: something looks like a secret; the host was not touched.
+        RemoteError: the host lacks a program, cannot take it, or has no fitting torch.
+    """
+    upload.check(remote.say)
+    remote.run(_LOOK, what="look for the programs that it needs")
+    sent = upload.send(remote, places)
+    prepared: Prepared | None = None
+    if request is None:
+        require_environment(remote, places)
+    else:
+        prepared = prepare_environment(remote, places, request)
+    result = _result(remote, places, sent, prepared)
+    return result, None if remote.dry_run else _human(remote, places, sent, prepared)
+
+
+def _result(
+    remote: Remote, places: Places, sent: Sent, prepared: Prepared | None
+) -> dict[str, Any]:
+    result: dict[str, Any] = {"host": str(remote.target), "root": places.root}
+    if remote.dry_run:
+        return {**result, "commands": remote.commands}
+    result |= {"files": sent.files, "bytes": sent.bytes}
+    if prepared is not None:
+        image = prepared.image
+        result["environment"] = {
+            "python": image.python,
+            "torch": image.torch,
+            "device": image.device,
+            "sources": prepared.sent.files,
+            "installed": prepared.installed,
+        }
+    return result
+
+
+def _human(remote: Remote, places: Places, sent: Sent, prepared: Prepared | None) -> str:
+    lines = [
+        f"{remote.target}: sent {sent.files} files ({size_text(sent.bytes)}) to {places.project}"
+    ]
+    if prepared is None:
+        lines.append("environment: left alone (--skip-setup)")
+    else:
+        did = "installed" if prepared.installed else "as it was"
+        lines.append(
+            f"environment: {did}, {prepared.sent.files} source files of VoiceHub sent, torch "
+            f"{prepared.image.torch} of {prepared.image.python}"
+        )
+    lines.append(f"train there with: voicehub remote train {remote.target} PRESET KEY=VALUE...")
+    return "\n".join(lines)

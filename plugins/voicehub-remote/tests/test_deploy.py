@@ -1,0 +1,288 @@
+"""The project, its data and the environment, brought to a real sshd."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from loopback_sshd import Host
+
+from voicehub.cli.app import run
+
+
+@pytest.fixture(scope="module")
+def deployed(sshd: Host, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A project that was deployed once, with its environment; and what the command told."""
+    project = tmp_path_factory.mktemp("work") / "my project"
+    (project / "src").mkdir(parents=True)
+    for name, text in {"a.py": "1\n", "src/b ö.py": "2\n", ".gitignore": "data/\nruns/\n"}.items():
+        (project / name).write_text(text)
+    (project / "data").mkdir()
+    (project / "data" / "train.jsonl").write_text("{}\n")
+    (project / "data" / "left.jsonl").write_text("{}\n")
+    git(project, "init", "-q")
+    git(project, "add", "a.py")  # the other is seen as well
+    words = ["--python", sshd.python, "--cpu", "--data", str(project / "data" / "train.jsonl")]
+    return project, told(sshd, project, *words)
+
+
+def git(project: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(project), *words], check=True, capture_output=True)
+
+
+def told(sshd: Host, project: Path, *words: str, code: int = 0, root: str = "a place") -> Any:
+    """Deploy, and return the last line of JSON."""
+    import contextlib
+    import io
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        command = ["remote", "deploy", *sshd.arguments, "--project", str(project), "--root", root]
+        assert run([*command, *words, "--json"]) == code, out.getvalue()
+    result = json.loads(out.getvalue().splitlines()[-1])
+    return result["deploy"] if code == 0 else result["error"]["message"]
+
+
+def there(sshd: Host, root: str = "a place") -> set[str]:
+    """Files of the project on the host."""
+    folder = sshd.home / root / "project"
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def on_host(sshd: Host, program: str) -> str:
+    from voicehub_remote.ssh import Remote
+
+    with Remote(sshd.target()) as remote:
+        return remote.run(f"'a place/env/bin/python' -c '{program}'", what="ask").out.strip()
+
+
+def test_what_git_sees_and_what_is_named_goes_there(
+    sshd: Host, deployed: tuple[Path, dict[str, Any]]
+) -> None:
+    _, told = deployed
+    assert there(sshd) >= {"a.py", "src/b ö.py", ".gitignore", "data/train.jsonl"}
+    assert "data/left.jsonl" not in there(sshd)
+    assert not any(name.startswith(".git/") for name in there(sshd))
+    assert (told["files"], told["bytes"]) == (4, 19)
+
+
+def test_the_environment_has_the_images_torch_and_our_packages(
+    sshd: Host, deployed: tuple[Path, dict[str, Any]]
+) -> None:
+    import torch
+
+    import voicehub_data
+
+    found = on_host(
+        sshd,
+        "import torch, voicehub, voicehub_data, sys; from importlib.metadata import version; "
+        "print(torch.__version__, torch.__file__, voicehub_data.__file__, "
+        'version("voicehub-data"))',
+    ).split(maxsplit=2)
+    assert found[:2] == [torch.__version__, torch.__file__]
+    sources = sshd.home / "a place" / "sources" / "voicehub_data" / "__init__.py"
+    assert found[2].startswith(str(sources)) and found[2].endswith("0.1.0")
+    assert sources.read_text() == Path(voicehub_data.__file__).read_text()
+    assert deployed[1]["environment"]["torch"] == torch.__version__
+
+
+def test_commands_of_the_environment(sshd: Host, deployed: object) -> None:
+    from voicehub_remote.ssh import Remote
+
+    with Remote(sshd.target()) as remote:
+        shown = remote.run("'a place/env/bin/voicehub' plugins", what="ask").out
+    assert "asr-ctc" in shown
+
+
+def test_done_again_it_sends_what_changed(
+    sshd: Host, deployed: tuple[Path, dict[str, Any]]
+) -> None:
+    project, _ = deployed
+    (sshd.home / "a place" / "project" / "made-there.txt").write_text("by the run")
+    (project / "a.py").write_text("3\n")  # as long as before
+    (project / "new.py").write_text("new")
+    (project / "src" / "b ö.py").unlink()
+    words = ["--python", sshd.python, "--cpu"]
+    result = told(sshd, project, *words)
+    assert (result["files"], result["bytes"]) == (2, 5)
+    assert result["environment"]["installed"] is False
+    assert result["environment"]["sources"] < 20  # none, but for what is edited meanwhile
+    assert (sshd.home / "a place" / "project" / "a.py").read_text() == "3\n"
+    kept = {"a.py", ".gitignore", "new.py", "made-there.txt", "data/train.jsonl"}
+    assert there(sshd) == kept
+    assert not (sshd.home / "a place" / "project" / "src").exists()
+    assert told(sshd, project, "--skip-setup")["files"] == 0
+
+
+def test_an_interrupted_deploy_forgets_nothing(
+    sshd: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first brought before it broke off is removed when the project no longer has it."""
+    from voicehub_remote.places import Places
+    from voicehub_remote.project import Upload
+    from voicehub_remote.ssh import Remote
+
+    project, places = tmp_path / "p", Places("interrupted")
+    project.mkdir()
+    git(project, "init", "-q")
+    for name in ("one", "two"):
+        (project / name).write_text(name)
+    with Remote(sshd.target()) as remote:
+        with monkeypatch.context() as patch, pytest.raises(ConnectionError):
+            whole = Remote.push
+
+            def breaks_off(self: Remote, *args: Any, **options: Any) -> None:
+                whole(self, *args, **options)
+                raise ConnectionError
+
+            patch.setattr(Remote, "push", breaks_off)
+            Upload(project).send(remote, places)
+        (project / "one").unlink()
+        Upload(project).send(remote, places)
+    assert there(sshd, "interrupted") == {"two"}
+
+
+def test_data_that_lies_elsewhere(sshd: Host, tmp_path: Path) -> None:
+    from voicehub_remote.places import Places
+    from voicehub_remote.project import DataItem, Upload
+    from voicehub_remote.ssh import Remote
+
+    project, corpus = tmp_path / "p", tmp_path / "corpus"
+    project.mkdir()
+    corpus.mkdir()
+    git(project, "init", "-q")
+    (project / "a").write_text("a")
+    (tmp_path / "clip.wav").write_bytes(b"wave")
+    (corpus / "clip.wav").symlink_to(tmp_path / "clip.wav")
+    items = tuple(
+        DataItem.parse(text, project)
+        for text in (str(corpus), f"{corpus}=data/x y", f"{corpus}={sshd.home}/far")
+    )
+    with Remote(sshd.target()) as remote:
+        sent = Upload(project, items).send(remote, Places("elsewhere"))
+        assert sent.files == 4
+        (tmp_path / "clip.wav").write_bytes(b"WAVE")
+        clip = sshd.home / "far" / "clip.wav"
+        times = clip.stat().st_atime_ns, clip.stat().st_mtime_ns
+        import os
+
+        os.utime(tmp_path / "clip.wav", ns=times)  # size and time say that nothing changed
+        assert Upload(project, items).send(remote, Places("elsewhere")).files == 0
+        assert Upload(project, items, checksum=True).send(remote, Places("elsewhere")).files == 3
+    assert there(sshd, "elsewhere") == {"a", "corpus/clip.wav", "data/x y/clip.wav"}
+    assert clip.read_bytes() == b"WAVE" and not clip.is_symlink()
+
+
+def test_what_looks_like_a_secret_stays_here(sshd: Host, tmp_path: Path) -> None:
+    project = tmp_path / "p"
+    (project / "data").mkdir(parents=True)
+    git(project, "init", "-q")
+    (project / ".env").write_text("TOKEN=x")
+    (project / ".env.example").write_text("TOKEN=")
+    said = told(sshd, project, "--skip-setup", code=2, root="secret")
+    assert ".env" in said and ".env.example" not in said and "--allow-file" in said
+    assert not (sshd.home / "secret").exists()
+    (project / ".gitignore").write_text(".env\n")
+    (project / "data" / "id_rsa").write_text("key")
+    (project / "link").symlink_to(project.parent / "server.pem")
+    assert "server.pem, which is not there" in told(
+        sshd, project, "--skip-setup", code=2, root="secret"
+    )
+    (project.parent / "server.pem").write_text("key")
+    (project / ".gitignore").write_text(".env\ndata\n")
+    assert "server.pem" in told(sshd, project, "--skip-setup", code=2, root="secret")
+    (project / "link").unlink()
+    data = ["--data", str(project / "data")]
+    assert "id_rsa" in told(sshd, project, "--skip-setup", *data, code=2, root="secret")
+    said = told(
+        sshd, project, "--skip-setup", *data, "--allow-file", "id_rsa", code=1, root="secret"
+    )
+    assert "Leave out --skip-setup once" in said
+
+
+def test_submodules_go_along(tmp_path: Path) -> None:
+    from voicehub_remote.project_files import visible_files
+
+    project, inner = tmp_path / "p", tmp_path / "p" / "inner"
+    inner.mkdir(parents=True)
+    git(project, "init", "-q")
+    git(inner, "init", "-q")
+    (project / "a").write_text("a")
+    (inner / "b").write_text("b")
+    (inner / "c.log").write_text("c")
+    (inner / ".gitignore").write_text("*.log")
+    assert visible_files(project) == ["a", "inner/.gitignore", "inner/b"]
+
+
+def test_a_folder_that_git_does_not_know(sshd: Host, tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("a")
+    assert "git init" in told(sshd, tmp_path, "--skip-setup", code=2)
+    assert "no such folder" in told(sshd, tmp_path / "b", "--skip-setup", code=2)
+
+
+def test_hosts_that_lack_something(sshd: Host, deployed: tuple[Path, dict[str, Any]]) -> None:
+    from dataclasses import replace
+
+    project, _ = deployed
+    bare = replace(sshd, port=sshd.bare_port)
+    assert "tmux is not installed there" in told(bare, project, "--skip-setup", code=1)
+    said = told(sshd, project, "--python", "/usr/bin/python3-none", "--cpu", code=1)
+    assert "no torch that can be imported" in said and "there is no such program" in said
+    said = told(sshd, project, "--python", "/bin/echo", "--cpu", code=1)
+    assert "/bin/echo: it ended without an answer" in said
+    import torch
+
+    if not torch.cuda.is_available():
+        assert "or give --cpu" in told(sshd, project, "--python", sshd.python, code=1, root="gpu")
+
+
+def test_a_torch_that_was_replaced_is_noticed(
+    sshd: Host, deployed: tuple[Path, dict[str, Any]]
+) -> None:
+    (site,) = (sshd.home / "a place" / "env" / "lib").glob("python*/site-packages")
+    (site / "torch.py").write_text("__version__ = '9'\nclass version: cuda = None\n")
+    try:
+        said = told(sshd, deployed[0], "--python", sshd.python, "--cpu", code=1)
+    finally:
+        (site / "torch.py").unlink()
+    assert f"torch is 9 at {site.resolve()}/torch.py" in said and "replaced it" in said
+
+
+def test_a_requirement_that_would_replace_torch_is_refused_by_pip(
+    sshd: Host, deployed: tuple[Path, dict[str, Any]], capfd: pytest.CaptureFixture[str]
+) -> None:
+    project, _ = deployed
+    (project / "requirements.txt").write_text("torch==1.0\n")
+    try:
+        said = told(sshd, project, "--python", sshd.python, "--cpu", code=1)
+    finally:
+        (project / "requirements.txt").unlink()
+    assert "pip ended with exit code 1" in said
+    assert "torch==1.0" in capfd.readouterr().err
+
+
+def test_a_full_disk(sshd: Host, tmp_path: Path) -> None:
+    if sshd.full_disk is None:
+        pytest.skip("a small disk cannot be mounted here")
+    git(tmp_path, "init", "-q")
+    (tmp_path / "big").write_bytes(bytes(range(256)) * 1024)
+    root = f"{sshd.full_disk}/root"
+    said = told(sshd, tmp_path, "--skip-setup", code=1, root=root)
+    assert f"could not send the project: the disk is full at {root}" in said
+
+
+def test_a_dry_run_prints_all_and_touches_nothing(sshd: Host, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "requirements.txt").write_text("tomli\n")
+    commands = told(sshd, tmp_path, "--dry-run", "--data", f"{tmp_path}=x", root="dry")["commands"]
+    assert not (sshd.home / "dry").exists()
+    text = "\n".join(commands)
+    for part in ("mkdir -p dry/project", "git -C", "rsync", "-m venv", "pip install", "probe"):
+        assert part in text, part
+    for command in commands:
+        assert "\n" not in command
+        subprocess.run(["bash", "-n", "-c", command], check=True)
