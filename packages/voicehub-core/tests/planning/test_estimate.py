@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,18 @@ from torch import Tensor, nn
 
 from voicehub.errors import ConfigurationError
 from voicehub.planning import cards
-from voicehub.planning.advice import how_to_fit
-from voicehub.planning.allocations import ACTIVATIONS, GRADIENTS, OPTIMIZER, WEIGHTS
+from voicehub.planning.advice import Situation, how_to_fit, room_on
+from voicehub.planning.allocations import (
+    ACTIVATIONS,
+    AVERAGES,
+    BUCKETS,
+    GRADIENTS,
+    OPTIMIZER,
+    WEIGHTS,
+)
+from voicehub.planning.cards import GIB
 from voicehub.planning.estimate import Estimate, estimate
-from voicehub.planning.sharing import BUCKETS, GATHERED, on_each_process
+from voicehub.planning.sharing import GATHERED, WHOLE_GRADIENTS, Blocks, on_each_process
 from voicehub.planning.work import Work
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.trainer import Trainer
@@ -48,39 +57,72 @@ def test_time_is_bounded_by_both_roofs() -> None:
 
 
 def test_what_each_of_several_processes_holds() -> None:
-    assert on_each_process(MEMORY, "torch", 1, trainable=400, largest=100) == MEMORY
-    ddp = on_each_process(MEMORY, "ddp", 4, trainable=400, largest=100)
-    assert ddp == {**MEMORY, BUCKETS: 400}
-    fsdp = on_each_process(MEMORY, "fsdp", 4, trainable=400, largest=100)
-    assert fsdp == {
-        WEIGHTS: 100,
-        GRADIENTS: 100,
-        OPTIMIZER: 200,
-        ACTIVATIONS: 1000,
-        GATHERED: 200,
-    }
+    blocks = Blocks(root=40, largest=100, trainable=400, trainable_root=30, trainable_largest=90)
+    assert on_each_process(MEMORY, "torch", 1, blocks) == MEMORY
+    assert on_each_process(MEMORY, "ddp", 4, blocks) == MEMORY  # messages were rehearsed
+    shared = {WEIGHTS: 100, GRADIENTS: 100, OPTIMIZER: 200, ACTIVATIONS: 1000}
+    gathered = 40 + 2 * 100
+    fsdp = on_each_process({**MEMORY, BUCKETS: 9}, "fsdp", 4, blocks)
+    assert fsdp == {**shared, GATHERED: gathered, WHOLE_GRADIENTS: 30 + 90}
+    later = on_each_process(MEMORY, "fsdp", 4, blocks, accumulates=True)
+    assert later == {**shared, GATHERED: gathered, WHOLE_GRADIENTS: 400}
     with pytest.raises(ConfigurationError, match="2 need ddp or fsdp"):
-        on_each_process(MEMORY, "torch", 2, trainable=1, largest=1)
+        on_each_process(MEMORY, "torch", 2, blocks)
+
+
+# -- advice ----------------------------------------------------------------------------------
+
+
+def tight(**changes: Any) -> Situation:
+    """20 GiB of activations beside 8 GiB that do not depend on the batch, on a card of 16."""
+    card = cards.Card("c", 16, 10, 100, 1000, bf16=False)
+    values: dict[str, Any] = {
+        "memory": {
+            WEIGHTS: 2 * GIB,
+            GRADIENTS: 2 * GIB,
+            OPTIMIZER: 4 * GIB,
+            ACTIVATIONS: 20 * GIB,
+        },
+        "room": room_on(card),
+        "bf16": card.bf16,
+        "half": False,
+        "config": {"data": {"batches": {"max_padded_seconds": 100.0}}, "training": {}},
+        "parts": {"encoder": 300, "head": 100},
+    }
+    return Situation(**{**values, **changes})
 
 
 def test_advice_begins_with_what_costs_least() -> None:
-    card = cards.Card("c", 16, 10, 100, 1000, bf16=False)
-    gib = cards.GIB
-    memory = {WEIGHTS: 2 * gib, GRADIENTS: 2 * gib, OPTIMIZER: 4 * gib, ACTIVATIONS: 20 * gib}
-    config: dict[str, Any] = {"data": {"batches": {"max_padded_seconds": 100.0}}, "training": {}}
-    found = how_to_fit(memory, card, config, half=False)
-    room = (16 * gib - cards.CONTEXT_BYTES) / (1 + cards.FRAGMENTATION)
+    model = {"encoder": {"num_hidden_layers": 12}}
+    config = {**tight().config, "model": model}
+    found = how_to_fit(tight(config=config, memory={**tight().memory, ACTIVATIONS: 10 * GIB}))
+    share = (tight().room - 8 * GIB) / (10 * GIB)
     assert found[0].startswith(
-        f"data.batches.max_padded_seconds={100 * (room - 8 * gib) / (20 * gib):.3g} (now 100.0)"
+        f"data.batches.max_padded_seconds={100 * share:.3g} (now 100.0), and more"
     )
-    assert [line.split("=")[0].split(":")[0] for line in found[1:4]] == [
+    assert [line.split("=")[0] for line in found[1:5]] == [
         "training.fp16",
         "training.gradient_checkpointing",
-        "train less",
+        "training.freeze",
+        "model.encoder.num_hidden_layers",
     ]
-    assert found[-1].startswith("more processes")
-    memory[ACTIVATIONS] = 0
-    assert not any("max_padded" in line for line in how_to_fit(memory, card, config, half=True))
+    assert found[3].startswith('training.freeze=["encoder"]') and "4.50 GiB" in found[3]
+    assert found[4].startswith("model.encoder.num_hidden_layers=9 (now 12): fewer layers")
+    # 8 GiB over n cards beside 10 GiB of activations that each of them has.
+    count = math.ceil(8 * GIB / (tight().room - 10 * GIB))
+    assert found[5].startswith(f"more processes: --nproc {count} with training.strategy=fsdp")
+
+
+def test_advice_says_nothing_that_would_not_help() -> None:
+    found = how_to_fit(tight())  # the activations alone are too many
+    assert not any("more processes" in line for line in found)
+    none = how_to_fit(tight(memory={**tight().memory, ACTIVATIONS: 0}, half=True))
+    assert not any("max_padded" in line or "16=true" in line for line in none)
+    assert not any("checkpointing" in line for line in none)
+    lone = how_to_fit(tight(parts={"all": 400}))
+    assert any(line.startswith("train less (training.freeze)") for line in lone)
+    checkpointing = {"training": {"gradient_checkpointing": True}}
+    assert not any("checkpointing" in line for line in how_to_fit(tight(config=checkpointing)))
 
 
 # -- a whole estimate ------------------------------------------------------------------------
@@ -157,3 +199,29 @@ def test_several_processes_and_a_card_without_bfloat16(plan_of: Callable[..., Es
     assert shared.memory[OPTIMIZER] == -(-lone.memory[OPTIMIZER] // 2)
     half = plan_of(bf16=True)
     assert half.half and half.card is not None and half.card.bf16
+
+
+def test_messages_of_gradients_are_there_when_the_backward_ends(
+    plan_of: Callable[..., Estimate],
+) -> None:
+    """Plain SGD: the peak is the end of the backward, of gradients and of their messages."""
+    numbers = 64 * 256 + 256 + 256 * 10 + 10
+    lone, several = plan_of(optim="sgd"), plan_of(processes=2, strategy="ddp", optim="sgd")
+    assert OPTIMIZER not in several.memory
+    assert several.memory[GRADIENTS] == several.memory[BUCKETS] == 4 * numbers
+    assert lone.peak < several.peak <= lone.peak + 4 * numbers
+
+
+def test_averages_count_where_they_are_kept(plan_of: Callable[..., Estimate]) -> None:
+    widths = {"posthoc_ema": True, "posthoc_ema_sigma_rels": [0.05, 0.1]}
+    both = plan_of(**widths)
+    assert both.memory[AVERAGES] == 2 * both.memory[WEIGHTS]
+    offloaded = plan_of(**widths, posthoc_ema_offload=True)
+    assert AVERAGES not in offloaded.memory
+
+
+def test_parts_are_those_that_a_freeze_rule_can_name(plan_of: Callable[..., Estimate]) -> None:
+    parts = plan_of().rehearsal.parameters.parts
+    assert parts == {"layers.0": 4 * (64 * 256 + 256), "layers.2": 4 * 2570}
+    frozen = plan_of(freeze=["layers.0"]).rehearsal.parameters
+    assert frozen.parts == {"layers.2": 4 * 2570} and frozen.trainable == 2570

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -11,6 +15,8 @@ from voicehub.plugins.hooks import hookimpl
 
 #: Arguments of ``from_pretrained`` that say where a configuration is.
 _WHERE = ("revision", "local_files_only", "subfolder", "cache_dir", "token", "trust_remote_code")
+#: Where transformers defines what models are loaded by.
+_MODELS = "transformers.modeling_utils"
 _NOTHING_MISSING = (
     "missing_keys",
     "unexpected_keys",
@@ -30,12 +36,48 @@ def voicehub_without_weights() -> list[AbstractContextManager[None]]:
 def weightless() -> Iterator[None]:
     """Within, ``from_pretrained`` of any transformers model builds it as its config says.
 
-    Only ``config.json`` is read or fetched. Every weight counts as found.
+    Only ``config.json`` is read or fetched. Every weight counts as found. transformers is not
+    imported for it: a recipe that does without it plans without it.
     """
-    from transformers import PreTrainedModel
+    with ExitStack() as stack:
 
-    with mock.patch.object(PreTrainedModel, "from_pretrained", classmethod(_from_config)):
+        def change(models: ModuleType) -> None:
+            changed = classmethod(_from_config)
+            stack.enter_context(
+                mock.patch.object(models.PreTrainedModel, "from_pretrained", changed)
+            )
+
+        if _MODELS in sys.modules:
+            change(sys.modules[_MODELS])
+        else:
+            finder = _ChangedWhenImported(change)
+            sys.meta_path.insert(0, finder)
+            stack.callback(sys.meta_path.remove, finder)
         yield
+
+
+class _ChangedWhenImported(MetaPathFinder):
+    """Lets a module be found as always, and changes it once it stands."""
+
+    def __init__(self, change: Callable[[ModuleType], None]) -> None:
+        self._change = change
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != _MODELS:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            self._change(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
 
 
 def _from_config(

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from voicehub.checkpoints.layout import list_checkpoints
 from voicehub.cli.chain_record import (
@@ -39,6 +40,9 @@ from voicehub.cli.validate import validate_stages
 from voicehub.models.artifact import FINAL_MODEL
 from voicehub.models.assets import Asset, locate_assets, named_assets, require_assets
 from voicehub.reporting.summary import RunSummary
+
+if TYPE_CHECKING:
+    from voicehub.cli.start_estimate import StartEstimates
 
 _PUBLISHED = (FINAL_MODEL, f"{FINAL_MODEL}-ema")
 
@@ -152,8 +156,12 @@ def _chain_yaml(stages: Sequence[RunRequest], directory: Path) -> str:
     return config_as_yaml(document, f"Resolved from '{preset}'.")
 
 
-def run_chain(chain: Chain) -> ChainSummary:
+def run_chain(chain: Chain, *, estimates: bool = False) -> ChainSummary:
     """Run what is not finished yet, stage by stage.
+
+    Args:
+        chain: all stages.
+        estimates: tell what memory each stage needs.
 
     Raises:
         UsageError: finished stages differ from what the preset says now, or nothing says to
@@ -162,6 +170,25 @@ def run_chain(chain: Chain) -> ChainSummary:
     """
     require_assets(locate_assets(chain.assets))
     finished = _start(chain)
+    with _estimates(chain, estimates) as told:
+        summary = _run_stages(chain, finished, told)
+    if is_primary():
+        _publish(chain)
+    wait_for_all()
+    return summary
+
+
+def _estimates(chain: Chain, wanted: bool) -> AbstractContextManager[StartEstimates | None]:
+    if not wanted:
+        return nullcontext()
+    from voicehub.cli.start_estimate import StartEstimates
+
+    return StartEstimates(chain.stages)
+
+
+def _run_stages(
+    chain: Chain, finished: list[FinishedStage], estimates: StartEstimates | None
+) -> ChainSummary:
     summary = ChainSummary(chain.directory, finished)
     for position, request in enumerate(chain.stages):
         name, total = chain.names[position], len(chain.stages)
@@ -175,12 +202,9 @@ def run_chain(chain: Chain) -> ChainSummary:
             _say(chain, f"\n{head}: from {request.config.init_from}")
         else:
             _say(chain, head)
-        finished.append(_run_stage(chain, request, summary))
+        finished.append(_run_stage(chain, request, summary, estimates))
         if is_primary():
             write_chain(chain.directory, finished)
-    if is_primary():
-        _publish(chain)
-    wait_for_all()
     return summary
 
 
@@ -241,13 +265,15 @@ def _model_digest(directory: str | Path | None, model_type: str) -> str:
     return read_initial_weights(directory, model_type=model_type).sha256
 
 
-def _run_stage(chain: Chain, request: RunRequest, summary: ChainSummary) -> FinishedStage:
+def _run_stage(
+    chain: Chain, request: RunRequest, summary: ChainSummary, estimates: StartEstimates | None
+) -> FinishedStage:
     from voicehub.cli.run_record import recorded_start
     from voicehub.cli.training_run import run_training
 
     if summary.last is not None:
         _say(chain, f"\n{summary.last.text()}")
-    run = summary.last = run_training(request)
+    run = summary.last = run_training(request, estimates)
     summary.failures += [f"{request.composition.stage}: {text}" for text in run.failures]
     wait_for_all()  # the primary process has written the model by then
     start = recorded_start(request.run_directory)

@@ -141,7 +141,7 @@ def _trainer_factory(
 
 
 def _assets_text(states: Sequence[AssetState]) -> str:
-    from voicehub.planning.estimate import gib
+    from voicehub.planning.cards import gib
 
     rows = [
         (
@@ -157,7 +157,7 @@ def _assets_text(states: Sequence[AssetState]) -> str:
 
 
 def _text(found: Estimate) -> str:
-    from voicehub.planning.estimate import gib
+    from voicehub.planning.cards import gib
 
     parameters = found.rehearsal.parameters
     dtypes = ", ".join(f"{name} {gib(n)}" for name, n in parameters.bytes_by_dtype.items())

@@ -24,6 +24,11 @@ def is_one_of_several() -> bool:
     return _number("WORLD_SIZE", "SLURM_NTASKS") > 1
 
 
+def local_processes(world_size: int) -> int:
+    """How many processes of a run are on this machine; all of them where nobody says."""
+    return _number("LOCAL_WORLD_SIZE", "SLURM_NTASKS_PER_NODE") or world_size
+
+
 def is_primary() -> bool:
     """Whether this process writes shared files; a process started alone always does."""
     return rank() == 0

@@ -50,6 +50,14 @@ def train(
             "tiny shapes on a CPU, in a directory that is deleted afterwards.",
         ),
     ] = False,
+    estimate: Annotated[
+        bool,
+        typer.Option(
+            "--estimate/--no-estimate",
+            help="Tell what memory the run needs beside what its device has, once that is worked "
+            "out beside the run, which it does not change or wait for.",
+        ),
+    ] = True,
     json_: JsonOption = False,
 ) -> None:
     """Train PRESET. `voicehub presets` lists what there is."""
@@ -61,7 +69,8 @@ def train(
     from voicehub.models.assets import locate_assets, named_assets, require_assets
 
     if print_launch:
-        words = ("train", preset, *(overrides or []), *([SMOKE] if smoke else []))
+        options = [SMOKE] * smoke + ["--no-estimate"] * (not estimate)
+        words = ("train", preset, *(overrides or []), *options)
         plan = settled(
             LaunchPlan(words, nproc, nnodes, rdzv_endpoint), check_here=True, remote_too=True
         )
@@ -80,7 +89,7 @@ def train(
         return
     composition = compose_preset(preset, overrides or [])
     if composition.stages:
-        _train_chain(composition, dry_run=dry_run, json_mode=json_)
+        _train_chain(composition, dry_run=dry_run, estimates=estimate, json_mode=json_)
         return
     spec, config = validate_run(composition)
     values = hide_credentials(config.model_dump(mode="json"))
@@ -89,10 +98,13 @@ def train(
         finish({"config": values}, json_mode=json_, human=text.rstrip())
         return
     from voicehub.cli.run_request import RunRequest
+    from voicehub.cli.start_estimate import StartEstimates
     from voicehub.cli.training_run import run_training
 
     require_assets(locate_assets(named_assets(config)))
-    summary = run_training(RunRequest(composition, spec, config, values, json_))
+    request = RunRequest(composition, spec, config, values, json_)
+    with StartEstimates([request] if estimate else []) as estimates:
+        summary = run_training(request, estimates if estimate else None)
     finish(
         {"summary": summary.as_dict()},
         json_mode=json_,
@@ -101,7 +113,9 @@ def train(
     )
 
 
-def _train_chain(composition: Composition, *, dry_run: bool, json_mode: bool) -> None:
+def _train_chain(
+    composition: Composition, *, dry_run: bool, estimates: bool, json_mode: bool
+) -> None:
     from voicehub.cli.chain import plan_chain, run_chain
 
     chain = plan_chain(composition, json_mode=json_mode)
@@ -111,7 +125,7 @@ def _train_chain(composition: Composition, *, dry_run: bool, json_mode: bool) ->
         }
         finish({"stages": configs}, json_mode=json_mode, human=chain.yaml.rstrip())
         return
-    summary = run_chain(chain)
+    summary = run_chain(chain, estimates=estimates)
     last = None if summary.last is None else summary.last.as_dict()
     result = {"summary": last, "chain": summary.as_dict()}
     finish(result, json_mode=json_mode, human=f"\n{summary.text()}")

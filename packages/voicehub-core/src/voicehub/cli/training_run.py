@@ -40,6 +40,7 @@ from voicehub.trainer.reporters import check_reporters
 
 if TYPE_CHECKING:
     from voicehub.adapters.experiment import Experiment
+    from voicehub.cli.start_estimate import StartEstimates
     from voicehub.models.initial import InitialWeights
     from voicehub.models.results import PredictionRow
     from voicehub.reporting.samples import SampleSheet
@@ -52,17 +53,23 @@ if TYPE_CHECKING:
 SAMPLES_IN_REPORT = 12
 
 
-def run_training(request: RunRequest) -> RunSummary:
+def run_training(request: RunRequest, estimates: StartEstimates | None = None) -> RunSummary:
     """Build the experiment, train, save, evaluate and report.
+
+    Args:
+        request: what to run.
+        estimates: tells what memory the run needs; None where nobody asks.
 
     Raises:
         Interrupted: the user stopped it; the message says how to continue.
     """
     with joined_processes(request.config.training) as strategy:
-        return _run_joined(request, strategy)
+        return _run_joined(request, strategy, estimates)
 
 
-def _run_joined(request: RunRequest, strategy: TrainingStrategy | None) -> RunSummary:
+def _run_joined(
+    request: RunRequest, strategy: TrainingStrategy | None, estimates: StartEstimates | None
+) -> RunSummary:
     """The run of this process; ``strategy`` is None where there is no other."""
     show_logs(quiet=strategy is not None and not strategy.is_primary)
     if strategy is not None and not strategy.is_primary:
@@ -79,7 +86,7 @@ def _run_joined(request: RunRequest, strategy: TrainingStrategy | None) -> RunSu
             remember_run_directory(error, request.run_directory)
             raise
     try:
-        return _run(request, experiment, strategy, resume)
+        return _run(request, experiment, strategy, resume, estimates)
     except KeyboardInterrupt:
         raise Interrupted(how_to_continue(request)) from None
     except Exception as error:
@@ -92,6 +99,7 @@ def _run(
     experiment: Experiment,
     strategy: TrainingStrategy | None,
     resume: bool | str | None,
+    estimates: StartEstimates | None,
 ) -> RunSummary:
     if experiment.data_report:
         say(data_table(experiment.data_report), json_mode=request.json_mode)
@@ -103,7 +111,10 @@ def _run(
         notes=experiment.figure_notes,
     )
     media = MediaFilesCallback(request.run_directory)
-    trainer = build_trainer(request, experiment, [start, console, media, stop], strategy)
+    callbacks: list[TrainerCallback] = [start, console, media, stop]
+    if estimates is not None and (strategy is None or strategy.is_primary):
+        callbacks.append(estimates.watching(request, experiment, strategy, console))
+    trainer = build_trainer(request, experiment, callbacks, strategy)
     try:
         with stop.listening():
             output = trainer.train(resume_from_checkpoint=resume)

@@ -24,7 +24,9 @@ from torch.utils._pytree import tree_leaves
 WEIGHTS, GRADIENTS, OPTIMIZER = "weights", "gradients", "optimizer"
 AVERAGES, INPUTS, ACTIVATIONS = "averages", "inputs", "activations"
 LOSS, WORKSPACE = "logits and loss", "workspace"
-KINDS = (WEIGHTS, GRADIENTS, OPTIMIZER, AVERAGES, INPUTS, ACTIVATIONS, LOSS, WORKSPACE)
+#: Messages in which gradients travel between processes.
+BUCKETS = "gradient buckets"
+KINDS = (WEIGHTS, GRADIENTS, BUCKETS, OPTIMIZER, AVERAGES, INPUTS, ACTIVATIONS, LOSS, WORKSPACE)
 
 
 class Allocations:

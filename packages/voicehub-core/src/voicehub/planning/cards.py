@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
+from typing import TYPE_CHECKING
 
 from voicehub.errors import ConfigurationError
-from voicehub.planning.work import Work
 from voicehub.suggest import did_you_mean
+
+if TYPE_CHECKING:
+    from voicehub.planning.work import Work
 
 GIB = 2**30
 #: What a process takes on a card beside its tensors (context, library handles), and what the
@@ -94,3 +97,10 @@ def smallest(tensors: float, among: Sequence[Card] | None = None) -> Card | None
     """Return the card with the least memory that holds so many bytes of tensors."""
     chosen = cards() if among is None else among
     return next((card for card in chosen if card.holds(tensors)), None)
+
+
+def gib(size: float) -> str:
+    """Bytes for people."""
+    if size >= GIB / 10:
+        return f"{size / GIB:.2f} GiB"
+    return f"{size / 2**20:.1f} MiB"

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from voicehub.planning.advice import how_to_fit
-from voicehub.planning.cards import GIB, Card, cards, needed_on_card, smallest
+from voicehub.planning.advice import Situation, how_to_fit, room_on
+from voicehub.planning.allocations import AVERAGES, OPTIMIZER
+from voicehub.planning.cards import Card, cards, needed_on_card, smallest
 from voicehub.planning.rehearsal import Rehearsal, TrainerFactory, rehearse
 from voicehub.planning.sharing import on_each_process
 from voicehub.planning.work import Work
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 #: Of data that has to be fetched: the archive, what is unpacked from it, and an index.
 DATA_FACTOR = 2.05
-_BYTES_OF_FLOAT = 4
 
 
 @dataclass(frozen=True)
@@ -114,23 +114,22 @@ def estimate(
         processes: cards that the run is for.
         card: the one to judge by; the smallest that fits by default.
     """
-    with contextlib.ExitStack() as stack:
-        for context in hooks.without_weights():
-            stack.enter_context(context)
-        found = rehearse(make_trainer)
+    found, memory = planned_memory(make_trainer, args, processes=processes)
     half = args.fp16 or args.bf16
-    memory = on_each_process(
-        found.memory,
-        args.strategy,
-        processes,
-        trainable=found.parameters.trainable * _BYTES_OF_FLOAT,
-        largest=found.parameters.largest_block,
-    )
     peak = sum(memory.values())
     usable = [entry for entry in cards() if entry.bf16 or not args.bf16]
     chosen = card or smallest(peak, usable)
     fits = chosen is not None and chosen.holds(peak)
     judged = chosen or usable[-1]
+    situation = Situation(
+        memory=memory,
+        room=room_on(judged),
+        bf16=judged.bf16,
+        half=half,
+        config=config,
+        parts=found.parameters.parts,
+        processes=processes,
+    )
     return Estimate(
         name,
         found,
@@ -142,8 +141,40 @@ def estimate(
         chosen,
         fits,
         None if chosen is None else _epoch(found, chosen, half=half, processes=processes),
-        [] if fits else how_to_fit(memory, judged, config, half=half),
+        [] if fits else how_to_fit(situation),
     )
+
+
+def planned_memory(
+    make_trainer: TrainerFactory,
+    args: TrainingArguments,
+    *,
+    processes: int = 1,
+    on_card: bool = True,
+) -> tuple[Rehearsal, dict[str, int]]:
+    """Rehearse a run, and return that with the bytes by kind on each process.
+
+    Args:
+        make_trainer: see :func:`voicehub.planning.rehearsal.rehearse`.
+        args: of the real run.
+        processes: that it is for.
+        on_card: leave out averages that ``posthoc_ema_offload`` keeps in main memory.
+    """
+    sends = processes > 1 and args.strategy not in ("torch", "fsdp")
+    with contextlib.ExitStack() as stack:
+        for context in hooks.without_weights():
+            stack.enter_context(context)
+        found = rehearse(make_trainer, sends=sends)
+    memory = on_each_process(
+        found.memory,
+        args.strategy,
+        processes,
+        found.parameters.blocks,
+        accumulates=args.gradient_accumulation_steps > 1,
+    )
+    if on_card and args.posthoc_ema_offload:
+        memory.pop(AVERAGES, None)
+    return found, memory
 
 
 def _epoch(
@@ -158,7 +189,7 @@ def _epoch(
 
 def _disk(found: Rehearsal, args: TrainingArguments, assets: Sequence[AssetState]) -> Disk:
     weights = sum(found.parameters.bytes_by_dtype.values())
-    state = sum(found.memory.get(kind, 0) for kind in ("optimizer", "averages"))
+    state = sum(found.memory.get(kind, 0) for kind in (OPTIMIZER, AVERAGES))
     kept = 0
     if args.save_strategy != "no":
         kept = 1 + (args.save_total_limit or _checkpoints_of(args, found))
@@ -176,10 +207,3 @@ def _checkpoints_of(args: TrainingArguments, found: Rehearsal) -> int:
     if args.save_strategy == "epoch":
         return max(1, -(-updates // max(1, a_epoch)))
     return max(1, updates // args.save_steps)
-
-
-def gib(size: float) -> str:
-    """Bytes for people."""
-    if size >= GIB / 10:
-        return f"{size / GIB:.2f} GiB"
-    return f"{size / 2**20:.1f} MiB"

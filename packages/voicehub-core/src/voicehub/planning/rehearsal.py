@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -19,6 +20,7 @@ from voicehub.data.plan import BatchPlan, StreamPlan
 from voicehub.optim.bundle import SchedulerBundle
 from voicehub.planning.allocations import (
     AVERAGES,
+    BUCKETS,
     GRADIENTS,
     INPUTS,
     OPTIMIZER,
@@ -26,11 +28,14 @@ from voicehub.planning.allocations import (
     Allocations,
 )
 from voicehub.planning.shapes import ShapesOnly
+from voicehub.planning.sharing import Blocks
 from voicehub.planning.work import Work, WorkCounter
 from voicehub.strategies.fsdp import sharded_blocks
 from voicehub.strategies.single import SingleProcessStrategy
+from voicehub.trainer.averaging import AveragingCallback
 from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.feed import DataFeed
+from voicehub.trainer.freezing import FreezeCallback
 from voicehub.trainer.micro_batch import MicroBatch, Window
 from voicehub.trainer.start import build_window
 
@@ -55,13 +60,15 @@ class Parameters:
     Attributes:
         total, trainable: numbers, every parameter once.
         bytes_by_dtype: bytes by dtype name.
-        largest_block: bytes of the largest block that FSDP would gather at once.
+        blocks: sizes of what FSDP would gather at once.
+        parts: bytes of those that train, by the path of the part of the model that holds them.
     """
 
     total: int
     trainable: int
     bytes_by_dtype: Mapping[str, int]
-    largest_block: int
+    blocks: Blocks
+    parts: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -121,11 +128,12 @@ class RehearsalStrategy(SingleProcessStrategy):
         """Learning rates are of no interest."""
 
 
-def rehearse(make_trainer: TrainerFactory) -> Rehearsal:
+def rehearse(make_trainer: TrainerFactory, *, sends: bool = False) -> Rehearsal:
     """Run two steps of a recipe over its worst batch.
 
     Args:
         make_trainer: builds the Trainer of the run, on the CPU and without loading anything.
+        sends: whether gradients travel to other processes in buckets, as under ``ddp``.
 
     Raises:
         ShapesOnlyError: the recipe makes shapes from numbers of floating tensors.
@@ -143,9 +151,11 @@ def rehearse(make_trainer: TrainerFactory) -> Rehearsal:
     feed = trainer.train_feed()
     worst = worst_batch(feed)
     batches = _as_window(mode, worst.batch, trainer.args.gradient_accumulation_steps)
-    marks = _Marks(trainer, watch)
-    trainer.add_callback(marks)
-    with mode.entered(), watch.inside_modules():
+    _keep_what_counts(trainer)
+    trainer.add_callback(_Marks(trainer, watch))
+    if sends:
+        trainer.add_callback(_Buckets(graph.adapter.module, watch))
+    with mode.entered(), watch.inside_modules(), _older_objects_left_alone():
         window = build_window(
             trainer, feed, SchedulerBundle({}), trainer.strategy.create_grad_scaler()
         )
@@ -165,6 +175,16 @@ def rehearse(make_trainer: TrainerFactory) -> Rehearsal:
         worst.share,
         feed.num_updates(0),
     )
+
+
+@contextmanager
+def _older_objects_left_alone() -> Iterator[None]:
+    """Collections look at new objects: of what was there before, a step makes no garbage."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @dataclass(frozen=True)
@@ -236,8 +256,43 @@ class _Marks(TrainerCallback):
         self._watch.name(OPTIMIZER, [leaf for leaf in held if isinstance(leaf, Tensor)])
         self._watch.optimizers_end()
         averaging = self._trainer.averaging
-        if averaging is not None:
-            self._watch.name(AVERAGES, averaging.ema.shadows().values())
+        for average in () if averaging is None else averaging.averages.values():
+            self._watch.name(AVERAGES, average.shadows().values())
+
+
+class _Buckets(TrainerCallback):
+    """Copies gradients as the last backward of a phase brings them, as their messages do.
+
+    The sums take the place of the gradients afterwards, so that the copies are gone by then.
+    """
+
+    def __init__(self, module: nn.Module, watch: Allocations) -> None:
+        self._watch = watch
+        self._messages: list[Tensor] = []
+        for parameter in module.parameters():
+            if parameter.requires_grad:
+                parameter.register_post_accumulate_grad_hook(self._send)  # type: ignore[no-untyped-call]
+
+    def _send(self, parameter: Tensor) -> None:
+        assert parameter.grad is not None
+        message = parameter.grad.clone()
+        self._watch.name(BUCKETS, [message])
+        self._messages.append(message)
+
+    def on_substep_end(self, *_: Any, **__: Any) -> None:
+        """It was not the last micro-batch: nothing is sent yet."""
+        self._messages.clear()
+
+    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
+        """All sums were taken."""
+        self._messages.clear()
+
+
+def _keep_what_counts(trainer: Trainer) -> None:
+    """Without callbacks that only watch: what they write or send is for real runs."""
+    for callback in list(trainer.callbacks.callbacks):
+        if not isinstance(callback, (AveragingCallback, FreezeCallback)):
+            trainer.remove_callback(callback)
 
 
 def _tensors_of(module: nn.Module) -> list[Tensor]:
@@ -255,9 +310,39 @@ def _parameters(module: nn.Module, smallest_block: int) -> Parameters:
         by_dtype[str(parameter.dtype).removeprefix("torch.")] += _bytes(parameter)
         total += parameter.numel()
         trainable += parameter.numel() if parameter.requires_grad else 0
-    blocks = sharded_blocks(module, smallest_block, set())
-    sizes = [sum(_bytes(parameter) for parameter in block.parameters()) for block in blocks]
-    return Parameters(total, trainable, dict(by_dtype), max(sizes, default=sum(by_dtype.values())))
+    return Parameters(
+        total, trainable, dict(by_dtype), _blocks(module, smallest_block), _parts(module)
+    )
+
+
+def _blocks(module: nn.Module, smallest: int) -> Blocks:
+    everything = list(module.parameters())
+    blocks = [list(block.parameters()) for block in sharded_blocks(module, smallest, set())]
+    inside = {parameter for block in blocks for parameter in block}
+    outside = [parameter for parameter in everything if parameter not in inside]
+    return Blocks(
+        root=sum(map(_bytes, outside)),
+        largest=max((sum(map(_bytes, block)) for block in blocks), default=0),
+        trainable=_trainable_bytes(everything),
+        trainable_root=_trainable_bytes(outside),
+        trainable_largest=max(map(_trainable_bytes, blocks), default=0),
+    )
+
+
+def _parts(module: nn.Module) -> dict[str, int]:
+    """Bytes that train by part: children, or theirs where a model has only one."""
+    path = ""
+    children = list(module.named_children())
+    while len(children) == 1 and not module._parameters:
+        name, module = children[0]
+        path = f"{path}{name}."
+        children = list(module.named_children())
+    sizes = {f"{path}{name}": _trainable_bytes(child.parameters()) for name, child in children}
+    return {name: size for name, size in sizes.items() if size}
+
+
+def _trainable_bytes(parameters: Iterable[nn.Parameter]) -> int:
+    return sum(_bytes(parameter) for parameter in parameters if parameter.requires_grad)
 
 
 def _bytes(tensor: Tensor) -> int:

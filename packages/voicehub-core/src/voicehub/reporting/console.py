@@ -114,6 +114,13 @@ class ConsoleCallback(TrainerCallback):
             self._live.console.print(text, style="yellow", markup=False, highlight=False)
         self._note(text)
 
+    def tell(self, text: str) -> None:
+        """Print a line; on a terminal it stays above the panel."""
+        if self._live is not None:
+            self._live.console.print(text, markup=False, highlight=False)
+        else:
+            print(text, file=self._stream, flush=True)
+
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **context: Any
     ) -> None:

@@ -1,0 +1,184 @@
+"""Work in a copy of this process, beside it.
+
+What the copy does to memory, random states, caches and open files is lost with it, so a run goes
+on bit for bit as without one. It is a fork, as the workers of a data loader are: made before the
+first backward, on one thread, at the lowest priority, and gone when its parent is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import select
+import signal
+import stat
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from voicehub.errors import VoiceHubError
+
+#: Seconds of computing that a copy may take. A rehearsal of a model of billions of parameters
+#: takes about one minute of them; what takes five is caught in something.
+LIMIT = 300
+#: What it is lowered to: the run has the processors first.
+PRIORITY = 19
+_PR_SET_PDEATHSIG = 1
+
+
+class AsideError(VoiceHubError):
+    """There can be no copy of this process, or it has ended without an answer."""
+
+
+class Aside:
+    """Runs ``work`` in a copy of this process and receives what it yields.
+
+    Args:
+        work: yields mappings of JSON values. What it raises becomes the last answer,
+            ``{"problem": "..."}``.
+        limit: seconds of computing after which the copy is ended.
+
+    Raises:
+        AsideError: this system cannot fork, or has no room for another process.
+    """
+
+    def __init__(
+        self, work: Callable[[], Iterable[Mapping[str, Any]]], *, limit: int = LIMIT
+    ) -> None:
+        if not sys.platform.startswith("linux"):
+            raise AsideError(f"needs processes as Linux makes them, this is {sys.platform}")
+        self._limit = limit
+        self._text = b""
+        self._open = True
+        reading, writing = os.pipe()
+        parent = os.getpid()
+        try:
+            with warnings.catch_warnings():
+                # Newer Pythons warn of threads: the copy uses none of the locks they may hold.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                self._pid = os.fork()
+        except OSError as error:
+            os.close(reading)
+            os.close(writing)
+            raise AsideError(f"no room for another process ({error})") from error
+        if self._pid == 0:
+            _be_aside(work, writing, limit, parent)
+        os.close(writing)
+        self._reading = reading
+
+    def take(self, wait: float = 0.0) -> list[dict[str, Any]]:
+        """Return the answers that have come since the last call.
+
+        Args:
+            wait: seconds to wait for the next one, at most.
+        """
+        ends = time.monotonic() + wait
+        found: list[dict[str, Any]] = []
+        while self._open and not found:
+            left = max(0.0, ends - time.monotonic())
+            if not select.select([self._reading], [], [], left)[0]:
+                break
+            found = self._read()
+        return found
+
+    def close(self) -> None:
+        """End the copy, whatever it is at."""
+        if not self._open:
+            return
+        self._open = False
+        os.close(self._reading)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._pid, signal.SIGKILL)
+        self._reap()
+
+    def _read(self) -> list[dict[str, Any]]:
+        more = os.read(self._reading, 1 << 16)
+        if not more:
+            self._open = False
+            os.close(self._reading)
+            return self._ended(self._reap())
+        self._text += more
+        *whole, self._text = self._text.split(b"\n")
+        return [json.loads(line) for line in whole]
+
+    def _ended(self, status: int) -> list[dict[str, Any]]:
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
+            return [{"problem": f"more than {self._limit} seconds of computing"}]
+        if status != 0:
+            return [{"problem": f"its process ended with status {status}"}]
+        return []
+
+    def _reap(self) -> int:
+        try:
+            return os.waitpid(self._pid, 0)[1]
+        except ChildProcessError:  # somebody else has waited for it
+            return 0
+
+
+# -- in the copy -------------------------------------------------------------------------------
+
+
+def _be_aside(
+    work: Callable[[], Iterable[Mapping[str, Any]]], writing: int, limit: int, parent: int
+) -> None:  # pragma: no cover - in a process of its own
+    """Do the work and leave, without what an interpreter does at its end."""
+    status = 1
+    try:
+        _settle_aside(writing, limit, parent)
+        for answer in _answers(work):
+            _write(writing, json.dumps(answer).encode() + b"\n")
+        status = 0
+    finally:
+        os._exit(status)
+
+
+def _answers(work: Callable[[], Iterable[Mapping[str, Any]]]) -> Iterable[Mapping[str, Any]]:
+    try:
+        yield from work()
+    except BaseException as error:
+        text = " ".join(str(error).split())
+        yield {"problem": f"{type(error).__name__}: {text}" if text else type(error).__name__}
+
+
+def _settle_aside(writing: int, limit: int, parent: int) -> None:  # pragma: no cover
+    import resource
+
+    import torch
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it was gone before it could be asked to take the copy along
+        os._exit(1)
+    os.nice(PRIORITY)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    _be_silent()
+    _leave_connections(writing)
+    torch.set_num_threads(1)
+
+
+def _be_silent() -> None:  # pragma: no cover
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nowhere, number)
+    sys.stdout = sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115 - to the end
+
+
+def _leave_connections(keep: int) -> None:  # pragma: no cover
+    """Close sockets and pipes: whoever is at their other end must see when the parent is gone."""
+    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        with contextlib.suppress(OSError):
+            mode = os.fstat(number).st_mode
+            if number > 2 and number != keep and (stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)):
+                os.close(number)
+
+
+def _write(number: int, text: bytes) -> None:  # pragma: no cover
+    while text:
+        text = text[os.write(number, text) :]

@@ -1,0 +1,175 @@
+"""The estimate that `voicehub train` tells at its start: beside the run, and never in its way."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo  # copies need it, and would each import it anew
+
+from voicehub.cli import start_estimate
+from voicehub.cli.start_estimate import StartEstimates
+from voicehub.planning import aside, estimate
+from voicehub.planning.capacity import Capacity
+
+Run = Callable[..., Any]
+DATA = ("data.train=train.jsonl", "data.eval={test: test.jsonl}")
+GIB = 2**30
+STAGED = """
+family: toy
+model_type: toy-line
+name: staged
+training:
+  output_dir: runs/staged
+  use_cpu: true
+  max_steps: 2
+stages:
+  head: {}
+  whole:
+    training: {ema_decay: 0.9}
+"""
+
+
+@pytest.fixture
+def awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run waits for its estimate, which real ones do not, and lets it have the processor."""
+    take = StartEstimates.take
+    monkeypatch.setattr(aside, "PRIORITY", 0)
+    monkeypatch.setattr(StartEstimates, "take", lambda self, name, wait=0: take(self, name, 60))
+
+
+@pytest.fixture
+def roomy(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Set how much memory the machine has."""
+
+    def have(free: int) -> None:
+        capacity = Capacity("this machine", free, bf16=True)
+        monkeypatch.setattr(start_estimate, "capacity_of", lambda *_, **__: capacity)
+
+    return have
+
+
+def told(outcome: Any) -> list[str]:
+    return [line for line in outcome.stdout.splitlines() if line.startswith(("memory", "warning"))]
+
+
+def test_the_estimate_stands_beside_what_the_machine_has(
+    cli: Run, awaited: None, roomy: Callable[[int], None]
+) -> None:
+    roomy(3 * GIB)
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 0, outcome.stderr
+    (line,) = told(outcome)
+    assert line.startswith("memory: 0.0 MiB estimated for the worst batch (8 samples), 3.00 GiB")
+    assert outcome.stdout.index(line) < outcome.stdout.index("step 2/12")
+
+
+def test_a_machine_with_less_is_warned_of_and_trains(
+    cli: Run, awaited: None, roomy: Callable[[int], None]
+) -> None:
+    roomy(100)
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 0
+    _, warning = told(outcome)
+    assert warning.startswith("warning: the worst batch may not fit: this machine has 0.0 MiB")
+    assert "  1. " in outcome.stdout and "Done: 12 steps" in outcome.stdout
+
+
+@pytest.mark.usefixtures("awaited")
+def test_a_run_is_the_same_bit_for_bit_with_it_and_without(cli: Run, work: Path) -> None:
+    assert cli("train", "toy/tiny", *DATA, "training.output_dir=with").code == 0
+    without = cli("train", "toy/tiny", *DATA, "training.output_dir=without", "--no-estimate")
+    assert without.code == 0 and not told(without)
+    files = [path.relative_to(work / "with") for path in (work / "with").rglob("*.safetensors")]
+    assert len(files) > 1
+    for name in files:
+        assert (work / "with" / name).read_bytes() == (work / "without" / name).read_bytes(), name
+    rows = [
+        [
+            {key: value for key, value in json.loads(line).items() if "per_second" not in key}
+            for line in (work / run / "metrics.jsonl").read_text().splitlines()
+        ]
+        for run in ("with", "without")
+    ]
+    assert [r.get("loss") for r in rows[0]] == [r.get("loss") for r in rows[1]]
+
+
+def test_what_cannot_be_rehearsed_is_one_line(
+    cli: Run, awaited: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def impossible(*_: Any, **__: Any) -> None:
+        raise RuntimeError("shapes\nfrom numbers")
+
+    monkeypatch.setattr(estimate, "planned_memory", impossible)
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 0
+    assert told(outcome) == ["memory: not estimated: shapes from numbers"]
+
+
+def test_a_run_does_not_wait_for_it(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy hangs; the run ends, and the copy with it."""
+    started: list[int] = []
+    fork = os.fork
+
+    def forked() -> int:
+        pid = fork()
+        started.append(pid)
+        return pid
+
+    def hang(*_: Any, **__: Any) -> None:
+        while True:
+            os.read(os.open("/dev/zero", os.O_RDONLY), 1)
+            os.sched_yield()
+
+    monkeypatch.setattr(os, "fork", forked)
+    monkeypatch.setattr(estimate, "planned_memory", hang)
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 0 and not told(outcome)
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+
+
+def test_every_stage_of_a_chain_is_estimated_from_the_first(
+    cli: Run, work: Path, awaited: None, roomy: Callable[[int], None]
+) -> None:
+    roomy(GIB)
+    preset = work / "configs" / "staged.yaml"
+    preset.parent.mkdir()
+    preset.write_text(STAGED)
+    outcome = cli("train", "staged", *DATA)
+    assert outcome.code == 0, outcome.stderr
+    assert len(told(outcome)) == 2
+
+
+def test_a_run_out_of_memory_waits_for_what_may_explain_it(
+    cli: Run, monkeypatch: pytest.MonkeyPatch, roomy: Callable[[int], None]
+) -> None:
+    roomy(100)
+    waited: list[float] = []
+    take = StartEstimates.take
+
+    def taking(self: StartEstimates, name: str, wait: float = 0.0) -> Any:
+        waited.append(wait)
+        return take(self, name, 60) if wait else None
+
+    def exhausted(*_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("no more")
+
+    monkeypatch.setattr(StartEstimates, "take", taking)
+    monkeypatch.setattr(torch.nn.Linear, "forward", exhausted)
+    monkeypatch.setattr(estimate, "planned_memory", _small)
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 1 and max(waited) > 0
+    assert any(line.startswith("warning") for line in told(outcome))
+
+
+def _small(*_: Any, **__: Any) -> Any:
+    from types import SimpleNamespace
+
+    parameters = SimpleNamespace(parts={})
+    return SimpleNamespace(parameters=parameters, batch=("a",)), {"activations": 1000}
