@@ -136,7 +136,7 @@ class Session:
 
         Raises:
             RunTakenError: it runs, or its ``--on-end`` does.
-            RemoteError: nothing is deployed, or tmux does not work there.
+            RemoteError: nothing is deployed, tmux does not work there, or the disk is full.
         """
         script = on_host(
             "start",
@@ -145,27 +145,23 @@ class Session:
             program=attempt_program(description, self.run),
             description=description.to_json(),
         )
-        done = self.remote.run(
-            script,
-            stdin=assignments(secrets) if secrets else None,
-            stdin_shown=assignments_shown(secrets),
-            what=f"start the run {self.run}",
-            check=False,
-        )
-        if done.code == 0:
-            return RunState.parse(done.out)
-        if done.code == _TAKEN:
-            raise RunTakenError(self._taken(RunState.parse(done.out)))
-        if done.code == _NOT_DEPLOYED:
-            raise RemoteError(
-                f"{self.places.root} on the host has no project or no environment yet. Send them "
-                "with `voicehub remote deploy`."
+        try:
+            done = self.remote.run(
+                script,
+                stdin=assignments(secrets) if secrets else None,
+                stdin_shown=assignments_shown(secrets),
+                what=f"start the run {self.run}",
             )
-        raise CommandError(
-            f"The run {self.run} could not be started on the host: {done.err.strip()}",
-            code=done.code,
-            output=done.err,
-        )
+        except CommandError as error:
+            if error.code == _TAKEN:
+                raise RunTakenError(self._taken(RunState.parse(error.output))) from None
+            if error.code == _NOT_DEPLOYED:
+                raise RemoteError(
+                    f"{self.places.root} on the host has no project or no environment yet. Send "
+                    "them with `voicehub remote deploy`."
+                ) from None
+            raise
+        return RunState.parse(done.out)
 
     def _taken(self, state: RunState) -> str:
         if state.state == "ending":

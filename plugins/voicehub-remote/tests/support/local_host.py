@@ -21,7 +21,7 @@ from voicehub.cli.launch_files import JobRequest
 from voicehub.cli.launch_plan import LaunchPlan
 
 # So that it is known for a trainer by its command, as the real one is.
-_INTERPRETER = """#!/bin/sh
+INTERPRETER = """#!/bin/sh
 case $0 in *env/bin/python) exec sh "$PWD/trainer.sh" "$@" ;; esac
 """
 
@@ -41,7 +41,7 @@ class LocalHost:
         (self.path / "env/bin").mkdir(parents=True)
         (self.path / "project").mkdir()
         python = self.path / "env/bin/python"
-        python.write_text(_INTERPRETER)
+        python.write_text(INTERPRETER)
         python.chmod(0o755)
 
     def trainer(self, script: str) -> None:
@@ -65,7 +65,7 @@ class LocalHost:
             check=False,
         )
         if check and ended.returncode:
-            raise CommandError(f"{what}: {ended.stderr}", code=ended.returncode)
+            raise CommandError(what, code=ended.returncode, output=ended.stderr)
         return Done(ended.returncode, ended.stdout, ended.stderr)
 
     def description(self, run: str, **more: Any) -> Description:

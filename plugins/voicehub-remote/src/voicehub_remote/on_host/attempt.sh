@@ -54,11 +54,12 @@ attempt_once() (
     train
 )
 
-ending() {
+ending() (
+    cd "$root/project" || exit 1
     VOICEHUB_RUN=$run VOICEHUB_EXIT_CODE=$code
     export VOICEHUB_RUN VOICEHUB_EXIT_CODE
     sh -c "$on_end"
-}
+)
 
 note "attempt $attempt at $run: $shown"
 logged attempt_once

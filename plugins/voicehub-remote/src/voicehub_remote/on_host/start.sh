@@ -13,14 +13,15 @@ root=$(cd "$root" && pwd) && mkdir -p "$root/runs/$run" && chmod 700 "$root/runs
 folder=$root/runs/$run
 case $(state) in
 running | ending | orphan)
-    tell_state
+    tell_state >&2
     exit 3
     ;;
 esac
 next=$folder/next.$$
 mkdir "$next" || exit 1
-if ! printf '%s' "$program" >"$next/run.sh" ||
-    ! printf '%s' "$description" >"$next/description.json"; then
+# Through cat, which says why when it cannot write.
+if ! printf '%s' "$program" | cat >"$next/run.sh" ||
+    ! printf '%s' "$description" | cat >"$next/description.json"; then
     rm -rf "$next"
     exit 1
 fi
@@ -45,7 +46,7 @@ if [ "$failed" != 0 ]; then
     rm -rf "$next"
     case $why in
     *duplicate*)
-        tell_state
+        tell_state >&2
         exit 3
         ;;
     esac
