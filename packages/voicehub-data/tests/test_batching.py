@@ -6,7 +6,8 @@ import pytest
 
 from voicehub.data.plan import DurationBucketedPlan, FixedSizePlan
 from voicehub.errors import DataError
-from voicehub_data.batching import plan_from
+from voicehub.trainer.arguments import TrainingArguments
+from voicehub_data.batching import evaluation_plan, plan_from, training_plan
 from voicehub_data.config import BatchConfig
 
 DURATIONS = [1.0, 2.5, 0.5, 3.0, 1.5, 2.0]
@@ -43,3 +44,39 @@ def test_a_row_over_the_cap_is_named():
             seed=1,
             ids=["a", "b", "c", "long", "e", "f"],
         )
+
+
+def test_training_takes_the_size_of_the_trainer_where_none_is_given():
+    training = TrainingArguments(output_dir="runs", per_device_train_batch_size=2, data_seed=5)
+    ids = list("abcdef")
+    plan = training_plan(BatchConfig(), training, DURATIONS, ids)
+    same = plan_from(BatchConfig(batch_size=2), DURATIONS, seed=5, ids=ids)
+    assert [list(b) for b in plan.batches(0)] == [list(b) for b in same.batches(0)]
+    capped = BatchConfig(max_padded_seconds=4)
+    assert isinstance(training_plan(capped, training, DURATIONS, ids), DurationBucketedPlan)
+    with pytest.raises(DataError, match="long"):
+        training_plan(
+            BatchConfig(max_padded_seconds=2.7),
+            training,
+            DURATIONS,
+            ["a", "b", "c", "long", "e", "f"],
+        )
+
+
+def test_evaluation_takes_rows_over_the_cap_alone():
+    plan = evaluation_plan(DURATIONS, 2.7, list("abcdef"))
+    batches = [list(batch) for batch in plan.batches(0)]
+    assert [3] in batches, "three seconds are over the cap"
+    assert sorted(i for batch in batches for i in batch) == list(range(6))
+    assert batches == [list(batch) for batch in plan.batches(1)]
+    single = evaluation_plan(DURATIONS, 100.0, list("abcdef"), max_batch_size=1)
+    assert single.num_batches(0) == 6
+
+
+def test_settings_that_batches_take_over():
+    assert BatchConfig().homes("data.eval_size") == {
+        "per_device_eval_batch_size": "data.eval_size",
+        "dataloader_drop_last": "data.batches",
+    }
+    sized = BatchConfig(max_padded_seconds=4).homes("data.eval_size")
+    assert sized["per_device_train_batch_size"] == "data.batches"

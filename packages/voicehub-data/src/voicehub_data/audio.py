@@ -243,6 +243,14 @@ def _read_some(file: Any, count: int | None) -> NDArray[np.float32]:
     return np.concatenate(blocks)
 
 
+def extended(audio: NDArray[np.float32], samples: int) -> NDArray[np.float32]:
+    """Audio of at least so many samples, with silence behind it where it was shorter."""
+    missing = samples - len(audio)
+    if missing <= 0:
+        return audio
+    return np.concatenate([audio, np.zeros(missing, dtype=np.float32)])
+
+
 def to_mono(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     """Average channels: ``(frames, channels)`` to contiguous float32 ``(frames,)``."""
     if samples.shape[1] == 1:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from voicehub.data.keyed_random import SampleKey
 from voicehub.data.packed_rows import PackedRows
 from voicehub.errors import DataError
-from voicehub_data.audio import load_audio
 from voicehub_data.augment.base import Augmentation
 from voicehub_data.manifest.rows import ManifestRow, rows_digest
+from voicehub_data.memory import ItemMemory
+from voicehub_data.row_audio import load_row
+from voicehub_data.row_dataset import RowDataset
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 Item = dict[str, Any]
 Transform = Callable[[Item], Item]
 
 
-class SpeechDataset:
+class SpeechDataset(RowDataset[Item]):
     """Decodes rows, one item a row.
 
     An item is ``{"id": str, "audio": float32 (n,), "text": str, "speaker": str | None,
@@ -49,23 +51,14 @@ class SpeechDataset:
         transform: Transform | None = None,
         cache_bytes: int = 0,
     ) -> None:
-        # Packed: worker processes would copy a list of objects page by page as they read it.
-        self.rows: Sequence[ManifestRow] = PackedRows(rows)
+        self.rows = PackedRows(rows)
         if not self.rows:
             raise DataError("the data set holds no rows.")
         self.sample_rate = sample_rate
         self.augment = augment
         self.transform = transform
-        self._cache: dict[int, NDArray[np.float32]] = {}
-        self._cache_left = cache_bytes
+        self._memory: ItemMemory[NDArray[np.float32]] = ItemMemory(cache_bytes)
         self._require_unique_ids()
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> Item:
-        """The item without augmentation."""
-        return self.get_item(index, None)
 
     def get_item(self, index: int, key: SampleKey | None) -> Item:
         """The item of one draw; equal keys give equal items in any process.
@@ -74,7 +67,7 @@ class SpeechDataset:
             DataError: the audio cannot be decoded; the message names file, row and id.
         """
         row = self.rows[index]
-        audio = self._audio(index, row)
+        audio = self._memory.get(index, partial(load_row, row, self.sample_rate))
         if key is not None and self.augment is not None:
             audio = self.augment.apply(audio, self.sample_rate, key, row.id)
         item: Item = {
@@ -86,10 +79,6 @@ class SpeechDataset:
             "key": key,
         }
         return item if self.transform is None else self.transform(item)
-
-    @property
-    def ids(self) -> list[str]:
-        return [row.id for row in self.rows]
 
     @property
     def durations(self) -> list[float]:
@@ -121,26 +110,6 @@ class SpeechDataset:
             "sample_rate": self.sample_rate,
             "augment": None if self.augment is None else self.augment.fingerprint(),
         }
-
-    def _audio(self, index: int, row: ManifestRow) -> NDArray[np.float32]:
-        cached = self._cache.get(index)
-        if cached is not None:
-            return cached
-        try:
-            audio = load_audio(
-                row.audio_filepath,
-                sample_rate=self.sample_rate,
-                offset=row.offset,
-                duration=row.duration,
-            )
-        except DataError as error:
-            raise DataError(f"{row.location}: {error}") from error
-        if audio.nbytes <= self._cache_left:
-            # A cached array is handed out again and again: writing into it must fail.
-            audio.flags.writeable = False
-            self._cache[index] = audio
-            self._cache_left -= audio.nbytes
-        return audio
 
     def _require_unique_ids(self) -> None:
         first: dict[str, ManifestRow] = {}

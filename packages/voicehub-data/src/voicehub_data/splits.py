@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 
 from voicehub.errors import DataError
 from voicehub_data.check import CheckReport, check_manifest
-from voicehub_data.config import DataSourceConfig, ExcludeRule, FilterConfig
+from voicehub_data.config import DataSourceConfig, ExcludeRule, FilterConfig, SplitsConfig
 from voicehub_data.durations import fill_durations
 from voicehub_data.exclusion import exclude_rows
 from voicehub_data.filters import filter_split
@@ -125,6 +125,15 @@ def read_split(
     split.notes += dropped_notes(filtered.dropped)
     split.rows = filtered.kept
     return split
+
+
+def read_splits(config: SplitsConfig, *, sample_rate: int) -> list[SplitRows]:
+    """Read the training split, then every evaluation split; see :func:`read_split`."""
+    evals = [(name, [source]) for name, source in config.eval.items()]
+    return [
+        read_split(name, sources, config, training=position == 0, sample_rate=sample_rate)
+        for position, (name, sources) in enumerate([("train", config.train), *evals])
+    ]
 
 
 def dropped_notes(dropped: Mapping[str, Sequence[ManifestRow]]) -> list[str]:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from voicehub.errors import ConfigurationError, DataError
+from voicehub_data.tensors import pad_rows
 from voicehub_hf.lengths import downsampling, minimum_input_length, output_lengths
 
 Lengths = TypeVar("Lengths")
@@ -113,13 +114,10 @@ def pad_features(processor: Any, rows: Sequence[torch.Tensor]) -> ModelInputs:
     extractor = feature_extractor_of(processor)
     key = extractor.model_input_names[0]
     lengths = torch.tensor([len(row) for row in rows], dtype=torch.long)
-    longest = int(lengths.max())
-    padded = rows[0].new_full((len(rows), longest, *rows[0].shape[1:]), extractor.padding_value)
-    for row, target in zip(rows, padded, strict=True):
-        target[: len(row)] = row
-    inputs = {key: padded}
+    inputs = {key: pad_rows(rows, extractor.padding_value)}
     if key == "input_features" or extractor.return_attention_mask:
-        inputs["attention_mask"] = (torch.arange(longest) < lengths[:, None]).long()
+        steps = torch.arange(int(lengths.max()))
+        inputs["attention_mask"] = (steps < lengths[:, None]).long()
     return ModelInputs(inputs, lengths)
 
 

@@ -25,6 +25,7 @@ from voicehub_data.config.sources import (
     DataSources,
     NamedDataSources,
 )
+from voicehub_data.config.splits import SplitsConfig
 
 __all__ = [
     "DEFAULT_EVAL_SPLIT",
@@ -44,4 +45,5 @@ __all__ = [
     "SilenceConfig",
     "SpecAugmentConfig",
     "SpeedConfig",
+    "SplitsConfig",
 ]

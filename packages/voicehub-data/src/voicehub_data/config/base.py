@@ -10,12 +10,13 @@ from typing_extensions import Self
 
 from voicehub.errors import ConfigurationError
 from voicehub.suggest import did_you_mean
+from voicehub.trainer.section import Section
 
 
-class DataModel(BaseModel):
+class DataModel(Section):
     """Base of the models here: unknown keys are errors, values are not mutated by accident."""
 
-    model_config = ConfigDict(extra="forbid", validate_assignment=True)
+    model_config = ConfigDict(validate_assignment=True)
 
     @classmethod
     def load(cls, values: Mapping[str, Any]) -> Self:

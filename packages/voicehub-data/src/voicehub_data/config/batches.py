@@ -73,6 +73,29 @@ class BatchConfig(DataModel):
             raise ValueError(f"{', '.join(sorted(unread))} apply to max_padded_seconds only")
         return self
 
+    @property
+    def has_size(self) -> bool:
+        """Whether a number or a cap is given."""
+        return self.batch_size is not None or self.max_padded_seconds is not None
+
+    def or_size(self, batch_size: int) -> BatchConfig:
+        """These settings, with so many rows a batch where neither number nor cap is given."""
+        return self if self.has_size else self.model_copy(update={"batch_size": batch_size})
+
+    def homes(self, evaluation: str) -> dict[str, str]:
+        """What of ``training`` is not read beside these settings -> what is set instead.
+
+        Args:
+            evaluation: the setting that holds the size of evaluation batches.
+        """
+        instead = {
+            "per_device_eval_batch_size": evaluation,
+            "dataloader_drop_last": "data.batches",
+        }
+        if self.has_size:
+            instead["per_device_train_batch_size"] = "data.batches"
+        return instead
+
 
 class LoaderConfig(DataModel):
     """How batches are loaded; none of this changes what they hold.
