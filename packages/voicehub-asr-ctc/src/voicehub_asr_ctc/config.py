@@ -7,15 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub.trainer.section import Section
 from voicehub_data.config import (
     AugmentConfig,
     BatchConfig,
-    DataSources,
-    FilterConfig,
-    NamedDataSources,
+    SplitsConfig,
 )
 
 # -- tokenizers ------------------------------------------------------------------------------
@@ -206,44 +203,34 @@ class PretrainedModelConfig(ObjectiveConfig):
 # -- data ------------------------------------------------------------------------------------
 
 
-class CTCDataConfig(Section):
-    """Data of a CTC run.
+class CTCDataConfig(SplitsConfig):
+    """Data of a CTC run; where rows come from is in the base.
+
+    Rows that cannot be aligned count towards ``max_drop_fraction``.
 
     Attributes:
-        train: one source or several that are joined.
-        eval: evaluation splits by name; nothing in them is filtered by default.
         text_normalizer: applied to transcripts before they become labels: none, basic, english,
             whisper-english.
         text_case: then ``lower`` or ``upper`` the transcripts; ``keep`` leaves them.
         metric_normalizer: applied to both sides before words are counted.
-        filters, augment, batches: see ``voicehub_data.config``.
+        augment, batches: see ``voicehub_data.config``.
         eval_padded_seconds: cap on padded seconds of an evaluation batch.
-        check: look at every audio file before training: ``headers`` alone, ``decode`` all of it,
-            ``auto`` (decode up to two hours of audio) or ``none``.
         unalignable: what to do with training rows whose labels need more frames than the audio
             has: ``drop`` (counted) or ``error``.
-        max_drop_fraction: stop when more than this share of a split is unusable or unalignable.
         max_unknown_fraction: stop when more than this share of the transcripts' characters has no
             token.
         cache_megabytes: decoded audio and features kept in memory, per process.
-        workers: threads that read audio files in the check.
     """
 
-    train: DataSources
-    eval: NamedDataSources = Field(default_factory=dict)
     text_normalizer: str = "basic"
     text_case: Literal["keep", "lower", "upper"] = "keep"
     metric_normalizer: str = "basic"
-    filters: FilterConfig = Field(default_factory=FilterConfig)
     augment: AugmentConfig = Field(default_factory=AugmentConfig)
     batches: BatchConfig = Field(default_factory=BatchConfig)
     eval_padded_seconds: float = Field(default=120.0, gt=0)
-    check: Literal["auto", "headers", "decode", "none"] = "auto"
     unalignable: Literal["drop", "error"] = "drop"
-    max_drop_fraction: float = Field(default=0.1, ge=0, le=1)
     max_unknown_fraction: float = Field(default=0.02, ge=0, le=1)
     cache_megabytes: int = Field(default=512, ge=0)
-    workers: int = Field(default=2, ge=0)
 
 
 class CTCRunConfig(RunConfig):
@@ -254,19 +241,7 @@ class CTCRunConfig(RunConfig):
     @model_validator(mode="after")
     def _batches_have_one_home(self) -> Self:
         """Batch settings that the plans of this family would not read are refused."""
-        default = TrainingArguments()
-        training, batches = self.training, self.data.batches
-        instead = {
-            "per_device_eval_batch_size": "data.eval_padded_seconds",
-            "dataloader_drop_last": "data.batches",
-        }
-        if batches.batch_size is not None or batches.max_padded_seconds is not None:
-            instead["per_device_train_batch_size"] = (
-                "data.batches.max_padded_seconds and data.batches.max_batch_size"
-            )
-        for name, home in instead.items():
-            if getattr(training, name) != getattr(default, name):
-                raise ValueError(f"training.{name} is not read here: set {home} instead")
+        self.refuse_unread(self.data.batches.homes("data.eval_padded_seconds"))
         return self
 
     @model_validator(mode="after")

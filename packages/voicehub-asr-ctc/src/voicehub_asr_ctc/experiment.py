@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from voicehub.adapters.experiment import Experiment
-from voicehub.data.plan import BatchPlan
 from voicehub.errors import ConfigurationError
 from voicehub.models.results import PredictionRow
 from voicehub_asr_ctc.config import (
@@ -24,9 +23,7 @@ from voicehub_asr_ctc.data import (
     CTCCollator,
     CTCDataset,
     LabelledSplit,
-    SplitRows,
     label_split,
-    read_split,
 )
 from voicehub_asr_ctc.data.transcripts import TranscriptNormalizer
 from voicehub_asr_ctc.front_ends import FrontEnd
@@ -37,8 +34,8 @@ from voicehub_asr_ctc.suspicions import suspicions
 from voicehub_asr_ctc.tokenizers import CTCTokenizer, VocabularyReport, build_tokenizer
 from voicehub_asr_ctc.wav_bytes import wav_bytes
 from voicehub_data.augment import SpecAugment, audio_augmentation, feature_augmentation
-from voicehub_data.batching import plan_from
-from voicehub_data.config import BatchConfig
+from voicehub_data.batching import evaluation_plan, training_plan
+from voicehub_data.splits import SplitRows, read_splits
 
 
 @dataclass(frozen=True)
@@ -59,11 +56,7 @@ def build_experiment(config: CTCRunConfig) -> Experiment:
     """
     rate = _sample_rate(config)
     data = config.data
-    train = read_split("train", data.train, data, training=True, sample_rate=rate)
-    evals = [
-        read_split(name, [source], data, training=False, sample_rate=rate)
-        for name, source in data.eval.items()
-    ]
+    train, *evals = read_splits(data, sample_rate=rate)
     start = _start(config, train)
     tokenizer, front_end = start.model.tokenizer, start.model.front_end
     fastest = max(data.augment.speed.factors) if data.augment.speed else 1.0
@@ -78,9 +71,8 @@ def build_experiment(config: CTCRunConfig) -> Experiment:
     doubts = suspicions(config, labelled[0], tokenizer, front_end)
     known = {note.split(":", 1)[0] for note in labelled[0].report.notes}
     labelled[0].report.notes.extend(f"{d.name}: {d.text}" for d in doubts if d.name not in known)
-    if not evals and config.training.eval_strategy != "no":
-        config.training.eval_strategy = "no"
-        labelled[0].report.notes.append("no data.eval was given: nothing is evaluated")
+    if not evals:
+        labelled[0].report.notes.extend(config.evaluate_nothing())
     datasets = _datasets(config, labelled, front_end)
     experiment = Experiment(
         model=start.model,
@@ -89,9 +81,13 @@ def build_experiment(config: CTCRunConfig) -> Experiment:
         data_collator=CTCCollator(
             front_end, feature_augmentation(data.augment), _second_view(config)
         ),
-        train_plan=_train_plan(config, datasets[0]),
+        train_plan=training_plan(
+            data.batches, config.training, datasets[0].planning_durations, datasets[0].ids
+        ),
         eval_plans={
-            split.name: _eval_plan(config, dataset)
+            split.name: evaluation_plan(
+                dataset.planning_durations, data.eval_padded_seconds, dataset.ids
+            )
             for split, dataset in zip(labelled[1:], datasets[1:], strict=True)
         },
         callbacks=[CollapseMonitor(doubts, fine_tuning=isinstance(config, PretrainedRunConfig))],
@@ -203,31 +199,6 @@ def _second_view(config: CTCRunConfig) -> SpecAugment | None:
     if not config.model.consistency_weight or masks is None:
         return None
     return SpecAugment(**masks.model_dump(), name="spec_augment_second")
-
-
-def _train_plan(config: CTCRunConfig, dataset: CTCDataset) -> BatchPlan:
-    batches = config.data.batches
-    if batches.batch_size is None and batches.max_padded_seconds is None:
-        size = config.training.per_device_train_batch_size
-        batches = batches.model_copy(update={"batch_size": size})
-    return plan_from(
-        batches,
-        dataset.planning_durations,
-        seed=config.training.effective_data_seed,
-        ids=dataset.speech.ids,
-    )
-
-
-def _eval_plan(config: CTCRunConfig, dataset: CTCDataset) -> BatchPlan:
-    """Similar durations together; a row over the cap is a batch of its own."""
-    cap = config.data.eval_padded_seconds
-    return plan_from(
-        BatchConfig(max_padded_seconds=cap),
-        [min(duration, cap) for duration in dataset.planning_durations],
-        seed=0,
-        shuffle=False,
-        ids=dataset.speech.ids,
-    )
 
 
 # -- the record and the end --------------------------------------------------------------------

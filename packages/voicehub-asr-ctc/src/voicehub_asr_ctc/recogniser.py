@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,11 @@ from voicehub_asr_ctc.decoding.language_model import LanguageModel, NgramLM
 from voicehub_asr_ctc.forward import run_apart, run_together
 from voicehub_asr_ctc.metrics import EvaluationRow, error_rates, prediction_row
 from voicehub_asr_ctc.tokenizers.base import CTCTokenizer
-from voicehub_data.audio import load_audio
-from voicehub_data.manifest import ManifestRow, read_manifest
+from voicehub_data.by_length import run_by_length
+from voicehub_data.evaluation_rows import evaluation_rows
+from voicehub_data.given_audio import given_audio
+from voicehub_data.manifest import ManifestRow
+from voicehub_data.row_audio import load_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +73,7 @@ class CTCRecogniser(PreTrainedRecognitionModel):
             DataError: a file cannot be read; the message names it.
         """
         decoder = Decoder(self, beam_size, options)
-        waves = [self._wave(item) for item in audio]
+        waves = [given_audio(item, self.front_end.sample_rate) for item in audio]
         results = []
         scores = self.log_probs(waves, batch_size=batch_size, **decoder.chunking)
         for position, (item, wave, rows) in enumerate(zip(audio, waves, scores, strict=True)):
@@ -96,14 +98,7 @@ class CTCRecogniser(PreTrainedRecognitionModel):
         """
         normalizer = str(options.pop("normalizer", self.metric_normalizer))
         decoder = Decoder(self, int(options.pop("beam_size", 1)), options)
-        read = read_manifest(manifest, role="eval", strict=False)
-        dropped: Counter[str] = Counter()
-        dropped.update(problem.kind for problem in read.problems)
-        duplicated = {(p.source, p.row) for p in read.problems if p.kind == "duplicate-id"}
-        rows = [row for row in read.rows if (row.source, row.row) not in duplicated]
-        rows = rows if max_samples is None else rows[:max_samples]
-        if not rows:
-            raise DataError(f"{manifest}: the manifest holds no usable row.")
+        rows, dropped = evaluation_rows(manifest, max_samples)
         results, unreadable = self.recognise_rows(rows, decoder, batch_size=batch_size)
         if unreadable:
             dropped["unreadable-audio"] = len(unreadable)
@@ -124,22 +119,27 @@ class CTCRecogniser(PreTrainedRecognitionModel):
         self, rows: Sequence[ManifestRow], decoder: Decoder, *, batch_size: int
     ) -> tuple[list[EvaluationRow], list[str]]:
         """Recognise rows in their order; also return what was said of those that cannot be read."""
-        results: dict[str, EvaluationRow] = {}
         failures: list[str] = []
-        # Similar lengths together, with enough at once to sort among.
-        order = sorted(rows, key=lambda row: row.duration or 0.0)
-        for start in range(0, len(order), batch_size):
-            read = [(row, self._segment(row)) for row in order[start : start + batch_size]]
-            failures += [wave for _, wave in read if isinstance(wave, str)]
-            kept = [row for row, wave in read if not isinstance(wave, str)]
-            waves = [wave for _, wave in read if not isinstance(wave, str)]
-            scores = self.log_probs(waves, batch_size=batch_size, **decoder.chunking)
-            for row, log_probs in zip(kept, scores, strict=True):
-                text, _ = decoder.decode(log_probs)
-                blanks = int((log_probs.argmax(-1) == self.tokenizer.blank_id).sum())
-                result = EvaluationRow(row.id, row.text, text, len(log_probs), blanks)
-                results[row.id] = result
-        return [results[row.id] for row in rows if row.id in results], failures
+
+        def run(batch: list[ManifestRow]) -> list[EvaluationRow | None]:
+            waves, unread = load_rows(batch, self.front_end.sample_rate)
+            failures.extend(unread)
+            heard = [wave for wave in waves if wave is not None]
+            scores = iter(self.log_probs(heard, batch_size=batch_size, **decoder.chunking))
+            return [
+                None if wave is None else self._evaluated(row, next(scores), decoder)
+                for row, wave in zip(batch, waves, strict=True)
+            ]
+
+        results = run_by_length(rows, batch_size, run, length=lambda row: row.duration or 0.0)
+        return [result for result in results if result is not None], failures
+
+    def _evaluated(
+        self, row: ManifestRow, log_probs: NDArray[np.float32], decoder: Decoder
+    ) -> EvaluationRow:
+        text, _ = decoder.decode(log_probs)
+        blanks = int((log_probs.argmax(-1) == self.tokenizer.blank_id).sum())
+        return EvaluationRow(row.id, row.text, text, len(log_probs), blanks)
 
     def log_probs(
         self,
@@ -163,14 +163,12 @@ class CTCRecogniser(PreTrainedRecognitionModel):
             for owner, wave in enumerate(waves)
             for chunk in plan_chunks(len(wave), hop, *sizes)
         ]
-        parts: list[list[tuple[int, NDArray[np.float32]]]] = [[] for _ in waves]
-        order = sorted(range(len(work)), key=lambda i: work[i][1].stop - work[i][1].start)
-        for start in range(0, len(order), batch_size):
-            taken = [work[i] for i in order[start : start + batch_size]]
-            pieces = [waves[owner][chunk.start : chunk.stop] for owner, chunk in taken]
-            for (owner, chunk), scores in zip(taken, self._scores(pieces), strict=True):
-                parts[owner].append((chunk.first_frame, _kept(chunk, scores)))
-        return [np.concatenate([s for _, s in sorted(p, key=lambda x: x[0])]) for p in parts]
+        pieces = [waves[owner][chunk.start : chunk.stop] for owner, chunk in work]
+        scores = run_by_length(pieces, batch_size, self._scores, length=len)
+        parts: list[list[NDArray[np.float32]]] = [[] for _ in waves]
+        for (owner, chunk), rows in zip(work, scores, strict=True):
+            parts[owner].append(_kept(chunk, rows))
+        return [np.concatenate(part) for part in parts]
 
     def _scores(self, waves: Sequence[Audio]) -> list[NDArray[np.float32]]:
         """Log-probabilities of recordings that fit into one forward."""
@@ -194,29 +192,6 @@ class CTCRecogniser(PreTrainedRecognitionModel):
         if self.model is None:
             self.load()
         return self.model  # type: ignore[no-any-return]
-
-    def _wave(self, item: str | Path | np.ndarray[Any, Any]) -> Audio:
-        if isinstance(item, np.ndarray):
-            wave = np.ascontiguousarray(item, dtype=np.float32)
-            if wave.ndim != 1 or len(wave) == 0 or not np.isfinite(wave).all():
-                raise DataError(
-                    f"audio array of shape {wave.shape}: expected finite mono samples (n,) at "
-                    f"{self.front_end.sample_rate} Hz, n > 0."
-                )
-            return wave
-        return load_audio(item, sample_rate=self.front_end.sample_rate)
-
-    def _segment(self, row: ManifestRow) -> Audio | str:
-        """The audio of a row, or why it cannot be read."""
-        try:
-            return load_audio(
-                row.audio_filepath,
-                sample_rate=self.front_end.sample_rate,
-                offset=row.offset,
-                duration=row.duration,
-            )
-        except DataError as error:
-            return f"{row.location}: {error}"
 
 
 class Decoder:

@@ -10,11 +10,12 @@ import soundfile
 
 from voicehub.errors import DataError
 from voicehub_asr_ctc.config import CTCDataConfig, LogMelModelConfig
-from voicehub_asr_ctc.data import label_split, read_split
+from voicehub_asr_ctc.data import label_split
 from voicehub_asr_ctc.data.preflight import available_frames
 from voicehub_asr_ctc.decoding.forced import minimum_frames
 from voicehub_asr_ctc.front_ends import LogMelFrontEnd
 from voicehub_asr_ctc.tokenizers import CharacterTokenizer
+from voicehub_data.splits import read_split
 
 FRONT_END = LogMelFrontEnd(LogMelModelConfig())
 TOKENIZER = CharacterTokenizer.from_characters("abcdefghijklmnopqrstuvwxyz")

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from voicehub.adapters.experiment import Experiment
-from voicehub.data.plan import BatchPlan
 from voicehub.errors import ConfigurationError
 from voicehub_asr_llm.config import AsrLlmRunConfig
 from voicehub_asr_llm.data import (
@@ -35,8 +34,7 @@ from voicehub_asr_llm.decoders.loading import installed_attention
 from voicehub_asr_llm.evaluating import report_rows
 from voicehub_asr_llm.model import AsrLlm
 from voicehub_data.augment import audio_augmentation, feature_augmentation, silence_injection
-from voicehub_data.batching import plan_from
-from voicehub_data.config import BatchConfig
+from voicehub_data.batching import evaluation_plan
 
 
 def build_experiment(config: AsrLlmRunConfig) -> Experiment:
@@ -61,9 +59,8 @@ def build_experiment(config: AsrLlmRunConfig) -> Experiment:
     evals = [(split, _label_eval(config, model, split)) for split in splits]
     reports = training.reports
     reports += [rows.added_to(split.report) for split, rows in evals]
-    if not evals and config.training.eval_strategy != "no":
-        config.training.eval_strategy = "no"
-        reports[0].notes.append("no data.eval was given: nothing is evaluated")
+    if not evals:
+        reports[0].notes.extend(config.evaluate_nothing())
     packing, said = chosen_packing(config, model.decoder_source)
     reports[0].notes.append(said)
     _require_maskable(config, model)
@@ -83,11 +80,14 @@ def build_experiment(config: AsrLlmRunConfig) -> Experiment:
         ),
         train_plan=training_plan(
             training,
-            _batches(config),
+            data.batches.or_size(config.training.per_device_train_batch_size),
             dataset.planning_durations,
             seed=config.training.effective_data_seed,
         ),
-        eval_plans={name: _eval_plan(config, found) for name, found in eval_sets.items()},
+        eval_plans={
+            name: evaluation_plan(found.planning_durations, data.eval_padded_seconds, found.ids)
+            for name, found in eval_sets.items()
+        },
         data_report=reports,
         record=_record(model, training, splits),
         predict=_predictor(model, training, splits),
@@ -191,26 +191,6 @@ def _require_maskable(config: AsrLlmRunConfig, model: AsrLlm) -> None:
     raise ConfigurationError(
         "data.augment.spec_augment masks features, and this encoder reads samples or a fixed "
         "window: leave it out, or set model.projector.frame_dropout."
-    )
-
-
-def _batches(config: AsrLlmRunConfig) -> BatchConfig:
-    batches = config.data.batches
-    if batches.batch_size is None and batches.max_padded_seconds is None:
-        size = config.training.per_device_train_batch_size
-        return batches.model_copy(update={"batch_size": size})
-    return batches
-
-
-def _eval_plan(config: AsrLlmRunConfig, dataset: AsrLlmDataset) -> BatchPlan:
-    """Similar durations together; a row over the cap is a batch of its own."""
-    cap = config.data.eval_padded_seconds
-    return plan_from(
-        BatchConfig(max_padded_seconds=cap),
-        [min(duration, cap) for duration in dataset.planning_durations],
-        seed=0,
-        shuffle=False,
-        ids=dataset.speech.ids,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from voicehub.errors import ConfigurationError, DataError
+from voicehub.errors import ConfigurationError
 from voicehub.models.lifecycle import PreTrainedRecognitionModel
 from voicehub.models.modes import eval_mode
 from voicehub.models.options import with_options
@@ -19,11 +20,13 @@ from voicehub.models.results import EvaluationReport, Transcription
 from voicehub_asr_llm.config import AsrLlmModelConfig, GenerationConfig
 from voicehub_asr_llm.decoders.chat import ChatFormat, Kind
 from voicehub_asr_llm.decoders.loading import plain
-from voicehub_asr_llm.encoders.base import FrontEnd, extended
+from voicehub_asr_llm.encoders.base import FrontEnd
 from voicehub_asr_llm.evaluating import Hypothesis, SeenIds
 from voicehub_asr_llm.projectors.base import projected_lengths
 from voicehub_asr_llm.transcribing import Limits, cut_at_quiet_places, generate
-from voicehub_data.audio import load_audio
+from voicehub_data.audio import extended
+from voicehub_data.by_length import run_by_length
+from voicehub_data.given_audio import given_audio
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -94,7 +97,7 @@ class LlmRecogniser(PreTrainedRecognitionModel):
             )
         kind = self._kind(options.pop("prompt", None))
         settings = self._generation(options)
-        waves = [self._wave(item) for item in audio]
+        waves = [given_audio(item, self.sampling_rate) for item in audio]
         results = self.hypotheses(
             waves, batch_size=batch_size, beam_size=beam_size, settings=settings, kind=kind
         )
@@ -175,14 +178,14 @@ class LlmRecogniser(PreTrainedRecognitionModel):
             for owner, wave in enumerate(waves)
             for piece in cut_at_quiet_places(wave, self.sampling_rate, limit)
         ]
-        found: list[Hypothesis] = [Hypothesis("")] * len(work)
-        order = sorted(range(len(work)), key=lambda i: len(work[i][1]))
-        for start in range(0, len(order), batch_size):
-            taken = order[start : start + batch_size]
-            pieces = [work[i][1] for i in taken]
-            written = self._write(pieces, settings, beam_size, kind or self.prompt_kind)
-            for place, result in zip(taken, written, strict=True):
-                found[place] = result
+        write = partial(
+            self._write,
+            settings=settings,
+            beam_size=beam_size,
+            kind=kind or self.prompt_kind,
+        )
+        pieces = [piece for _, piece in work]
+        found = run_by_length(pieces, batch_size, write, length=len)
         parts: list[list[Hypothesis]] = [[] for _ in waves]
         for (owner, _), result in zip(work, found, strict=True):
             parts[owner].append(result)
@@ -236,17 +239,6 @@ class LlmRecogniser(PreTrainedRecognitionModel):
             torch.cat([before, outputs[:count].to(before.dtype), after])
             for outputs, count in zip(projected, counts, strict=True)
         ]
-
-    def _wave(self, item: str | Path | np.ndarray[Any, Any]) -> Audio:
-        if isinstance(item, np.ndarray):
-            wave = np.ascontiguousarray(item, dtype=np.float32)
-            if wave.ndim != 1 or len(wave) == 0 or not np.isfinite(wave).all():
-                raise DataError(
-                    f"audio array of shape {wave.shape}: expected finite mono samples (n,) at "
-                    f"{self.sampling_rate} Hz, n > 0."
-                )
-            return wave
-        return load_audio(item, sample_rate=self.sampling_rate)
 
     def _kind(self, given: Any) -> Kind:
         if given is None:

@@ -7,13 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub.trainer.section import Section
 from voicehub_codec_lm.codecs.loading import CodecConfig
 from voicehub_codec_lm.sampling.settings import SamplingSettings
 from voicehub_codec_lm.text.pretrained import TEMPLATE
-from voicehub_data.config import BatchConfig, DataSources, FilterConfig, NamedDataSources
+from voicehub_data.config import BatchConfig, SplitsConfig
 
 # -- text ------------------------------------------------------------------------------------
 
@@ -212,38 +211,26 @@ class DepthModelConfig(CodecLMModelConfig):
 # -- data ------------------------------------------------------------------------------------
 
 
-class CodecLMDataConfig(Section):
-    """Data of a run.
+class CodecLMDataConfig(SplitsConfig):
+    """Data of a run; where rows come from is in the base.
 
     Attributes:
-        train: one source or several that are joined.
-        eval: evaluation splits by name; nothing in them is filtered by default.
         text_normalizer: applied to texts before they become tokens: none, basic, english, ....
         token_cache: folder that codes are kept in, of all corpora and codecs; see ``voicehub codec
             encode``.
         pack_steps: join short utterances to rows of at most so many steps; None puts each into a
             row of its own. Flat and depth layouts alone.
-        filters, batches: see ``voicehub_data.config``.
+        batches: see ``voicehub_data.config``.
         eval_batch_size: utterances of an evaluation batch.
-        check: look at every audio file before training: ``headers`` alone, ``decode`` all of it,
-            ``auto`` (decode up to two hours of audio) or ``none``.
-        max_drop_fraction: stop when more than this share of a split is unusable.
         max_unknown_fraction: stop when more than this share of the characters has no token.
-        workers: threads that read audio files in the check.
     """
 
-    train: DataSources
-    eval: NamedDataSources = Field(default_factory=dict)
     text_normalizer: str = "none"
     token_cache: str
     pack_steps: int | None = Field(default=None, ge=2)
-    filters: FilterConfig = Field(default_factory=FilterConfig)
     batches: BatchConfig = Field(default_factory=BatchConfig)
     eval_batch_size: int = Field(default=16, ge=1)
-    check: Literal["auto", "headers", "decode", "none"] = "auto"
-    max_drop_fraction: float = Field(default=0.1, ge=0, le=1)
     max_unknown_fraction: float = Field(default=0.02, ge=0, le=1)
-    workers: int = Field(default=2, ge=0)
 
 
 class CodecLMRunConfig(RunConfig):
@@ -255,17 +242,7 @@ class CodecLMRunConfig(RunConfig):
     @model_validator(mode="after")
     def _settings_have_one_home(self) -> Self:
         """Settings that this family would not read are refused."""
-        default = TrainingArguments()
-        training, batches = self.training, self.data.batches
-        instead = {
-            "per_device_eval_batch_size": "data.eval_batch_size",
-            "dataloader_drop_last": "data.batches",
-        }
-        if batches.batch_size is not None or batches.max_padded_seconds is not None:
-            instead["per_device_train_batch_size"] = "data.batches"
-        for name, home in instead.items():
-            if getattr(training, name) != getattr(default, name):
-                raise ValueError(f"training.{name} is not read here: set {home} instead")
+        self.refuse_unread(self.data.batches.homes("data.eval_batch_size"))
         return self
 
 

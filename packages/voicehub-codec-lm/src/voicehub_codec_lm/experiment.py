@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from voicehub.adapters.experiment import Experiment
-from voicehub.data.plan import BatchPlan, FixedSizePlan
+from voicehub.data.plan import FixedSizePlan
 from voicehub.errors import DataError
 from voicehub_codec_lm.codecs import AudioCodec, TokenCache, load_codec
 from voicehub_codec_lm.config import CharactersTextConfig, CodecLMRunConfig
@@ -20,8 +20,8 @@ from voicehub_codec_lm.data import (
 )
 from voicehub_codec_lm.model import CodecLM
 from voicehub_codec_lm.text import CharacterPrompts, PretrainedPrompts, Prompts, load_prompts
-from voicehub_data.batching import plan_from
-from voicehub_data.splits import SplitRows, read_split
+from voicehub_data.batching import training_plan
+from voicehub_data.splits import SplitRows, read_splits
 
 
 def build_experiment(config: CodecLMRunConfig) -> Experiment:
@@ -35,21 +35,15 @@ def build_experiment(config: CodecLMRunConfig) -> Experiment:
     """
     data = config.data
     codec = load_codec(config.model.codec)
-    rate = codec.sample_rate
-    train = read_split("train", data.train, data, training=True, sample_rate=rate)
-    evals = [
-        read_split(name, [source], data, training=False, sample_rate=rate)
-        for name, source in data.eval.items()
-    ]
+    train, *evals = read_splits(data, sample_rate=codec.sample_rate)
     prompts = _prompts(config, train)
     splits = [prompt_split(split, prompts, data) for split in (train, *evals)]
     notes = splits[0].report.notes
     notes.append(
         f"prompts: {len(prompts)} tokens; speakers: {len(prompts.speakers) or 'one voice'}"
     )
-    if not evals and config.training.eval_strategy != "no":
-        config.training.eval_strategy = "no"
-        notes.append("no data.eval was given: nothing is evaluated")
+    if not evals:
+        notes.extend(config.evaluate_nothing())
     cache = TokenCache(data.token_cache, codec)
     before = len(cache)
     datasets = [
@@ -67,7 +61,9 @@ def build_experiment(config: CodecLMRunConfig) -> Experiment:
         train_dataset=datasets[0],
         eval_datasets={s.name: d for s, d in zip(splits[1:], datasets[1:], strict=True)},
         data_collator=model.network.collator(data.pack_steps),
-        train_plan=_train_plan(config, datasets[0]),
+        train_plan=training_plan(
+            data.batches, config.training, datasets[0].planning_durations, datasets[0].ids
+        ),
         eval_plans={
             split.name: FixedSizePlan(len(dataset), data.eval_batch_size, shuffle=False)
             for split, dataset in zip(splits[1:], datasets[1:], strict=True)
@@ -111,20 +107,7 @@ def _speakers(config: CodecLMRunConfig, train: SplitRows) -> tuple[str, ...]:
     return tuple(sorted(named))
 
 
-# -- plans and the record ----------------------------------------------------------------------
-
-
-def _train_plan(config: CodecLMRunConfig, dataset: CodecDataset) -> BatchPlan:
-    batches = config.data.batches
-    if batches.batch_size is None and batches.max_padded_seconds is None:
-        size = config.training.per_device_train_batch_size
-        batches = batches.model_copy(update={"batch_size": size})
-    return plan_from(
-        batches,
-        dataset.planning_durations,
-        seed=config.training.effective_data_seed,
-        ids=[row.id for row in dataset.rows],
-    )
+# -- the record and the end ----------------------------------------------------------------------
 
 
 def _record(splits: Sequence[PromptedSplit], model: CodecLM, codec: AudioCodec) -> dict[str, Any]:

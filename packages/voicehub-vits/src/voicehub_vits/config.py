@@ -10,7 +10,7 @@ from typing_extensions import Self
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub.trainer.section import Section
-from voicehub_data.config import BatchConfig, DataSources, FilterConfig, NamedDataSources
+from voicehub_data.config import BatchConfig, SplitsConfig
 from voicehub_vits.acoustic import AcousticConfig
 from voicehub_vits.specs import PERIODS
 
@@ -249,12 +249,10 @@ class VitsModelConfig(Section):
 # -- data ------------------------------------------------------------------------------------
 
 
-class VitsDataConfig(Section):
-    """Data of a VITS run.
+class VitsDataConfig(SplitsConfig):
+    """Data of a VITS run; where rows come from is in the base.
 
     Attributes:
-        train: one source or several that are joined.
-        eval: evaluation splits by name; nothing in them is filtered by default.
         text_normalizer: applied to texts before they become tokens: none, basic, english, ....
         trim_silence: cut silence at both ends of a clip.
         trim_threshold_db: what is this many dB below the loudest frame counts as silence.
@@ -262,38 +260,28 @@ class VitsDataConfig(Section):
         loudness: RMS of the speech in dBFS that clips are brought to; None leaves them.
         speaker_ids: row of the speaker table by speaker name; by default in the order of the
             sorted names.
-        filters, batches: see ``voicehub_data.config``.
+        batches: see ``voicehub_data.config``.
         eval_batch_size: utterances of an evaluation batch.
-        check: look at every audio file before training: ``headers`` alone, ``decode`` all of it,
-            ``auto`` (decode up to two hours of audio) or ``none``.
         unusable: what to do with training rows that cannot be trained on (no known symbol, shorter
             than a segment, more tokens than frames): ``error``, or ``drop`` (counted).
-        max_drop_fraction: stop when more than this share of a split is unusable.
         max_unknown_fraction: stop when more than this share of the symbols has no token.
         cache_directory: prepared audio and spectrograms are kept here, named by the hash of what
             they were made of; None keeps none on disk.
         cache_megabytes: of them in memory, per process.
-        workers: threads that read audio files in the check.
     """
 
-    train: DataSources
-    eval: NamedDataSources = Field(default_factory=dict)
     text_normalizer: str = "none"
     trim_silence: bool = True
     trim_threshold_db: float = Field(default=40.0, gt=0)
     trim_margin: float = Field(default=0.05, ge=0)
     loudness: float | None = Field(default=-23.0, lt=0)
     speaker_ids: dict[str, int] = Field(default_factory=dict)
-    filters: FilterConfig = Field(default_factory=FilterConfig)
     batches: BatchConfig = Field(default_factory=BatchConfig)
     eval_batch_size: int = Field(default=8, ge=1)
-    check: Literal["auto", "headers", "decode", "none"] = "auto"
     unusable: Literal["error", "drop"] = "error"
-    max_drop_fraction: float = Field(default=0.1, ge=0, le=1)
     max_unknown_fraction: float = Field(default=0.02, ge=0, le=1)
     cache_directory: str | None = None
     cache_megabytes: int = Field(default=512, ge=0)
-    workers: int = Field(default=2, ge=0)
 
 
 class VitsEvalConfig(Section):
@@ -340,23 +328,12 @@ class VitsRunConfig(RunConfig):
     @model_validator(mode="after")
     def _settings_have_one_home(self) -> Self:
         """Settings that this family would not read are refused."""
-        default = TrainingArguments()
-        training, batches = self.training, self.data.batches
-        instead = {
-            "per_device_eval_batch_size": "data.eval_batch_size",
-            "dataloader_drop_last": "data.batches",
-        }
-        if batches.batch_size is not None or batches.max_padded_seconds is not None:
-            instead["per_device_train_batch_size"] = "data.batches"
-        for name, home in instead.items():
-            if getattr(training, name) != getattr(default, name):
-                raise ValueError(f"training.{name} is not read here: set {home} instead")
-        if self.decay_per_epoch is not None and training.lr_scheduler_type not in (
-            default.lr_scheduler_type,
-            "exponential",
-        ):
+        self.refuse_unread(self.data.batches.homes("data.eval_batch_size"))
+        schedule = self.training.lr_scheduler_type
+        free = (TrainingArguments().lr_scheduler_type, "exponential")
+        if self.decay_per_epoch is not None and schedule not in free:
             raise ValueError(
                 "decay_per_epoch sets an exponential schedule; remove "
-                f"training.lr_scheduler_type={training.lr_scheduler_type}, or decay_per_epoch"
+                f"training.lr_scheduler_type={schedule}, or decay_per_epoch"
             )
         return self

@@ -13,8 +13,8 @@ from voicehub.adapters.experiment import Experiment
 from voicehub.data.plan import BatchPlan, FixedSizePlan
 from voicehub.errors import ConfigurationError
 from voicehub.trainer.arguments import TrainingArguments
-from voicehub_data.batching import plan_from
-from voicehub_data.splits import SplitRows, read_split
+from voicehub_data.batching import training_plan
+from voicehub_data.splits import SplitRows, read_splits
 from voicehub_vits.acoustic import AcousticConfig
 from voicehub_vits.checks import assumed_acoustic, check_training_settings, require_trainable_files
 from voicehub_vits.config import (
@@ -61,11 +61,7 @@ def build_experiment(config: VitsRunConfig) -> Experiment:
     described = _describe_checkpoint(config.model)
     acoustic = config.model.training_acoustic_config or assumed_acoustic(described)
     rate = acoustic.sampling_rate
-    train = read_split("train", data.train, data, training=True, sample_rate=rate)
-    evals = [
-        read_split(name, [source], data, training=False, sample_rate=rate)
-        for name, source in data.eval.items()
-    ]
+    train, *evals = read_splits(data, sample_rate=rate)
     start = _start(config, acoustic, train, described)
     preparation = AudioPreparation(
         acoustic,
@@ -82,11 +78,12 @@ def build_experiment(config: VitsRunConfig) -> Experiment:
         for split in (train, *evals)
     ]
     splits[0].report.notes.extend(start.notes)
-    if not evals and config.training.eval_strategy != "no":
-        config.training.eval_strategy = "no"
-        splits[0].report.notes.append("no data.eval was given: nothing is evaluated")
+    if not evals:
+        splits[0].report.notes.extend(config.evaluate_nothing())
     datasets = _datasets(config, splits, preparation)
-    plan = _train_plan(config, datasets[0])
+    plan = training_plan(
+        data.batches, config.training, datasets[0].planning_durations, datasets[0].ids
+    )
     _set_schedule(config, plan)
     task = SampleTask(model, config.eval, datasets[-1 if len(datasets) == 1 else 1])
     return Experiment(
@@ -253,19 +250,6 @@ def _datasets(
         )
         for split in splits
     ]
-
-
-def _train_plan(config: VitsRunConfig, dataset: VitsDataset) -> BatchPlan:
-    batches = config.data.batches
-    if batches.batch_size is None and batches.max_padded_seconds is None:
-        size = config.training.per_device_train_batch_size
-        batches = batches.model_copy(update={"batch_size": size})
-    return plan_from(
-        batches,
-        dataset.planning_durations,
-        seed=config.training.effective_data_seed,
-        ids=[row.id for row in dataset.rows],
-    )
 
 
 def _set_schedule(config: VitsRunConfig, plan: BatchPlan) -> None:

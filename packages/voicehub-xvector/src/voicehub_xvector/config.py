@@ -7,14 +7,12 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub.trainer.section import Section
 from voicehub_data.config import (
     AugmentConfig,
-    DataSources,
     FilterConfig,
-    NamedDataSources,
+    SplitsConfig,
 )
 from voicehub_xvector.head_config import EcapaConfig, FuserConfig, HeadConfig
 from voicehub_xvector.loss_config import LossConfig
@@ -189,27 +187,21 @@ class SpeakerFilterConfig(FilterConfig):
     drop_empty_text: bool = False
 
 
-class XVectorDataConfig(Section):
-    """Data of a run. Every training row needs a ``speaker``.
+class XVectorDataConfig(SplitsConfig):
+    """Data of a run; where rows come from is in the base.
+
+    Every training row needs a ``speaker``; those of evaluation splits may be new.
 
     Attributes:
-        train: one source or several that are joined.
-        eval: evaluation splits by name; their speakers may be new. Nothing in them is filtered.
         train_speakers: of the training rows, take these speakers alone; None: all.
         min_utterances: speakers with fewer training rows are left out, and counted.
         filters, augment: see ``voicehub_data.config``.
         speed_speakers: every row is also played at these speeds, as a speaker of its own.
         sampler: which rows form which batches.
         eval_padded_seconds: cap on padded seconds of an evaluation batch.
-        check: look at every audio file before training: ``headers`` alone, ``decode`` all of it,
-            ``auto`` (decode up to two hours of audio) or ``none``.
-        max_drop_fraction: stop when more than this share of a split is unusable.
         cache_megabytes: decoded audio and features kept in memory, per process.
-        workers: threads that read audio files in the check.
     """
 
-    train: DataSources
-    eval: NamedDataSources = Field(default_factory=dict)
     train_speakers: list[str] | None = None
     min_utterances: int = Field(default=1, ge=1)
     filters: SpeakerFilterConfig = Field(default_factory=SpeakerFilterConfig)
@@ -217,10 +209,7 @@ class XVectorDataConfig(Section):
     speed_speakers: list[Annotated[float, Field(ge=0.5, le=2.0)]] = Field(default_factory=list)
     sampler: SamplerConfig = Field(default_factory=BucketedConfig)
     eval_padded_seconds: float = Field(default=120.0, gt=0)
-    check: Literal["auto", "headers", "decode", "none"] = "auto"
-    max_drop_fraction: float = Field(default=0.1, ge=0, le=1)
     cache_megabytes: int = Field(default=512, ge=0)
-    workers: int = Field(default=2, ge=0)
 
     @model_validator(mode="after")
     def _speeds(self) -> Self:
@@ -237,15 +226,13 @@ class XVectorRunConfig(RunConfig):
     @model_validator(mode="after")
     def _batches_have_one_home(self) -> Self:
         """Batch settings that the plans of this family would not read are refused."""
-        default = TrainingArguments()
-        instead = {
-            "per_device_train_batch_size": "data.sampler",
-            "per_device_eval_batch_size": "data.eval_padded_seconds",
-            "dataloader_drop_last": "data.sampler",
-        }
-        for name, home in instead.items():
-            if getattr(self.training, name) != getattr(default, name):
-                raise ValueError(f"training.{name} is not read here: set {home} instead")
+        self.refuse_unread(
+            {
+                "per_device_train_batch_size": "data.sampler",
+                "per_device_eval_batch_size": "data.eval_padded_seconds",
+                "dataloader_drop_last": "data.sampler",
+            }
+        )
         return self
 
     @model_validator(mode="after")

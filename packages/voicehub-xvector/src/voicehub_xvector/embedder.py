@@ -15,6 +15,8 @@ from voicehub.errors import DataError, UnsupportedTrainingError
 from voicehub.models.lifecycle import PreTrainedSpeakerModel
 from voicehub.models.modes import eval_mode
 from voicehub_data.audio import resample
+from voicehub_data.by_length import run_by_length
+from voicehub_data.given_audio import mono_samples
 from voicehub_xvector.class_map import (
     classes_digest,
     load_classes,
@@ -77,15 +79,9 @@ class XVectorModel(PreTrainedSpeakerModel):
         waves = [self._wave(wave, sampling_rate, i) for i, wave in enumerate(waveforms)]
         if not waves:
             raise DataError("embed() was given no waveform.")
-        rows: list[Tensor | None] = [None] * len(waves)
-        order = sorted(range(len(waves)), key=lambda i: len(waves[i]))
         with eval_mode(self.network), torch.inference_mode():
-            for start in range(0, len(order), batch_size):
-                taken = order[start : start + batch_size]
-                embedded = self._embed([waves[i] for i in taken]).float().cpu()
-                for i, row in zip(taken, embedded, strict=True):
-                    rows[i] = row
-        return torch.stack([row for row in rows if row is not None])
+            rows = run_by_length(waves, batch_size, self._embed, length=len)
+        return torch.stack(rows)
 
     def evaluate(
         self,
@@ -105,12 +101,11 @@ class XVectorModel(PreTrainedSpeakerModel):
             self, manifest, batch_size=batch_size, max_samples=max_samples, options=options
         )
 
-    def _embed(self, waves: Sequence[Audio]) -> Tensor:
-        """Embeddings of recordings that fit into one forward."""
+    def _embed(self, waves: Sequence[Audio]) -> list[Tensor]:
+        """Embeddings (D,) of recordings that fit into one forward, on the CPU."""
         inputs = self.front_end.batch([self.front_end.prepare(wave) for wave in waves])
         moved = {key: value.to(self.running_device) for key, value in inputs.items()}
-        embedded: Tensor = self.network(**moved)
-        return embedded
+        return list(self.network(**moved).float().cpu())
 
     @property
     def sample_rate(self) -> int:
@@ -138,12 +133,7 @@ class XVectorModel(PreTrainedSpeakerModel):
     def _wave(self, given: Any, sampling_rate: int, position: int) -> Audio:
         if isinstance(given, Tensor):
             given = given.detach().cpu().numpy()
-        wave: Audio = np.ascontiguousarray(given, dtype=np.float32)
-        if wave.ndim != 1 or len(wave) == 0 or not np.isfinite(wave).all():
-            raise DataError(
-                f"waveform {position} of shape {wave.shape}: expected finite mono samples (n,), "
-                "n > 0."
-            )
+        wave = mono_samples(given, f"waveform {position}")
         if sampling_rate != self.sample_rate:
             wave = resample(wave, sampling_rate, self.sample_rate)
         return wave

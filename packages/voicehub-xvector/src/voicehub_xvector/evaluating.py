@@ -11,8 +11,8 @@ import numpy as np
 
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.models.results import EvaluationReport
-from voicehub_data.audio import load_audio
 from voicehub_data.manifest import ManifestRow, read_manifest
+from voicehub_data.row_audio import load_rows
 from voicehub_xvector.embeddings import EmbeddingTable
 from voicehub_xvector.metrics.verification import Verification
 from voicehub_xvector.scoring.backends import Cosine
@@ -87,25 +87,16 @@ def embed_rows(
     results: list[EmbeddingRow] = []
     failures: list[str] = []
     for start in range(0, len(rows), _READ_AHEAD):
-        waves, kept = [], []
-        for row in rows[start : start + _READ_AHEAD]:
-            try:
-                wave = load_audio(
-                    row.audio_filepath,
-                    sample_rate=model.sample_rate,
-                    offset=row.offset,
-                    duration=row.duration,
-                )
-            except DataError as error:
-                failures.append(f"{row.location}: {error}")
-                continue
-            waves.append(wave)
-            kept.append(row)
-        if waves:
-            vectors = model.embed(waves, model.sample_rate, batch_size=batch_size).numpy()
+        part = rows[start : start + _READ_AHEAD]
+        waves, unread = load_rows(part, model.sample_rate)
+        failures += unread
+        heard = [(row, wave) for row, wave in zip(part, waves, strict=True) if wave is not None]
+        if heard:
+            read = [wave for _, wave in heard]
+            vectors = model.embed(read, model.sample_rate, batch_size=batch_size).numpy()
             results += [
                 EmbeddingRow(row.id, str(row.speaker or ""), vector)
-                for row, vector in zip(kept, vectors, strict=True)
+                for (row, _), vector in zip(heard, vectors, strict=True)
             ]
     return results, failures
 

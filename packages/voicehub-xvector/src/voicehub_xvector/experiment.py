@@ -9,14 +9,15 @@ from typing import Any
 
 from voicehub.adapters.experiment import Experiment
 from voicehub_data.augment import audio_augmentation, feature_augmentation
+from voicehub_data.batching import evaluation_plan
 from voicehub_data.samplers import RandomChunkPlan
-from voicehub_data.splits import read_split
+from voicehub_data.splits import read_splits
 from voicehub_xvector.adapter import DetCurves
 from voicehub_xvector.class_map import class_names, classes_digest
 from voicehub_xvector.config import EncoderRunConfig, LogMelRunConfig, XVectorRunConfig
 from voicehub_xvector.data import SpeakerSplit, XVectorCollator, XVectorDataset, speaker_split
 from voicehub_xvector.data.hard_prototypes import HardPrototypesPlan, NeighbourUpdate
-from voicehub_xvector.data.plans import evaluation_plan, training_plan
+from voicehub_xvector.data.plans import training_plan
 from voicehub_xvector.embedder import XVectorModel
 from voicehub_xvector.front_ends import FrontEnd, build_features
 from voicehub_xvector.head_config import EcapaConfig
@@ -32,21 +33,13 @@ def build_experiment(config: XVectorRunConfig) -> Experiment:
         ConfigurationError: settings contradict each other, or a checkpoint does not fit.
     """
     rate = _front_end(config).sample_rate
-    splits = [
-        speaker_split(
-            read_split(name, sources, config.data, training=training, sample_rate=rate),
-            config.data,
-        )
-        for name, sources, training in [
-            ("train", config.data.train, True),
-            *((name, [source], False) for name, source in config.data.eval.items()),
-        ]
-    ]
+    read = read_splits(config.data, sample_rate=rate)
+    splits = [speaker_split(split, config.data) for split in read]
     train, *evals = splits
     classes = class_names(train.speakers, config.data.speed_speakers)
     model = _model(config, classes)
     if not evals:
-        _evaluate_nothing(config, train)
+        train.report.notes.extend(config.evaluate_nothing())
     dataset = _dataset(config, train, model, training=True, share=_share(splits, train))
     plan = training_plan(
         config.data.sampler,
@@ -79,7 +72,10 @@ def build_experiment(config: XVectorRunConfig) -> Experiment:
         train_plan=plan,
         eval_plans={
             name: evaluation_plan(
-                dataset.planning_durations, config.data.eval_padded_seconds, dataset.ids
+                dataset.planning_durations,
+                config.data.eval_padded_seconds,
+                dataset.ids,
+                max_batch_size=None,
             )
             for name, dataset in eval_sets.items()
         },
@@ -158,17 +154,6 @@ def _collator(config: XVectorRunConfig, model: XVectorModel) -> XVectorCollator:
     masks = feature_augmentation(config.data.augment)
     size = model.fused_size if isinstance(model, EncoderXVector) else 0
     return XVectorCollator(model.front_end, masks, size)
-
-
-def _evaluate_nothing(config: XVectorRunConfig, train: SpeakerSplit) -> None:
-    training = config.training
-    if training.eval_strategy == "no":
-        return
-    training.load_best_model_at_end = False
-    training.metric_for_best_model = None
-    training.early_stopping_patience = None
-    training.eval_strategy = "no"
-    train.report.notes.append("no data.eval was given: nothing is evaluated")
 
 
 # -- the record and the end --------------------------------------------------------------------

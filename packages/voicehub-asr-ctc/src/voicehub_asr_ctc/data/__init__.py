@@ -5,13 +5,10 @@ from __future__ import annotations
 from voicehub_asr_ctc.data.collate import CTCCollator
 from voicehub_asr_ctc.data.dataset import CTCDataset
 from voicehub_asr_ctc.data.preflight import LabelledSplit, label_split
-from voicehub_data.splits import SplitRows, read_split
 
 __all__ = [
     "CTCCollator",
     "CTCDataset",
     "LabelledSplit",
-    "SplitRows",
     "label_split",
-    "read_split",
 ]

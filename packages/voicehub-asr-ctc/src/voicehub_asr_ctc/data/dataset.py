@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from voicehub.data.keyed_random import SampleKey
 from voicehub_asr_ctc.front_ends.base import FrontEnd, Prepared
 from voicehub_data.augment import Augmentation, SpecAugment
-from voicehub_data.dataset import SpeechDataset
 from voicehub_data.manifest import ManifestRow
+from voicehub_data.masked_inputs import masked
+from voicehub_data.prepared_dataset import PreparedDataset
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Labels = tuple[int, ...]
 
@@ -37,10 +42,8 @@ class CTCItem(NamedTuple):
     second: Prepared | None = None
 
 
-class CTCDataset:
+class CTCDataset(PreparedDataset[CTCItem, Prepared]):
     """Decodes, augments and prepares rows.
-
-    Without augmentation of the audio, prepared inputs are kept in memory; with it, decoded audio.
 
     Args:
         rows, labels: in one order.
@@ -62,73 +65,26 @@ class CTCDataset:
         second_view: SpecAugment | None = None,
         cache_bytes: int = 0,
     ) -> None:
+        super().__init__(
+            rows, sample_rate=front_end.sample_rate, augment=augment, cache_bytes=cache_bytes
+        )
         self.labels = list(labels)
         self.front_end = front_end
         features = front_end.masks == "features"
         self.spec_augment = spec_augment if features else None
         self.second_view = second_view if features else None
-        self._keeps_inputs = augment is None
-        self.speech = SpeechDataset(
-            rows,
-            sample_rate=front_end.sample_rate,
-            augment=augment,
-            cache_bytes=0 if self._keeps_inputs else cache_bytes,
-        )
-        self._kept: dict[int, tuple[Prepared, float]] = {}
-        self._room = cache_bytes if self._keeps_inputs else 0
 
-    def __len__(self) -> int:
-        return len(self.speech)
-
-    def __getitem__(self, index: int) -> CTCItem:
-        """The item without augmentation."""
-        return self.get_item(index, None)
+    def prepare(self, audio: NDArray[np.float32]) -> Prepared:
+        return self.front_end.prepare(audio)
 
     def get_item(self, index: int, key: SampleKey | None) -> CTCItem:
-        """The item of one draw; equal keys give equal items in any process."""
-        prepared, seconds = self._prepared(index, key)
-        row = self.speech.rows[index]
-        first = self._masked(prepared, self.spec_augment, key, row.id)
+        prepared, seconds = self.prepared(index, key)
+        row, rate = self.rows[index], self.front_end.sample_rate
+        first = masked(prepared, self.spec_augment, rate, key, row.id)
         second = None
         if key is not None and self.second_view is not None:
-            second = self._masked(prepared, self.second_view, key, row.id)
+            second = masked(prepared, self.second_view, rate, key, row.id)
         return CTCItem(row.id, first, self.labels[index], row.text, seconds, key, second)
-
-    def _masked(
-        self, prepared: Prepared, masks: SpecAugment | None, key: SampleKey | None, name: str
-    ) -> Prepared:
-        if key is None or masks is None:
-            return prepared
-        rate = self.front_end.sample_rate
-        rows = masks.apply(prepared.rows, rate, key, name, num_frames=prepared.valid)
-        return prepared._replace(rows=rows)
-
-    def _prepared(self, index: int, key: SampleKey | None) -> tuple[Prepared, float]:
-        kept = self._kept.get(index)
-        if kept is not None:
-            return kept
-        item = self.speech.get_item(index, key)
-        prepared = self.front_end.prepare(item["audio"])
-        result = (prepared, float(item["duration"]))
-        size = prepared.rows.numel() * prepared.rows.element_size()
-        if size <= self._room:
-            self._kept[index] = result
-            self._room -= size
-        return result
-
-    @property
-    def rows(self) -> Sequence[ManifestRow]:
-        """The rows, in the order of the items."""
-        return self.speech.rows
-
-    @property
-    def planning_durations(self) -> list[float]:
-        """Seconds that each item may last at most."""
-        return self.speech.planning_durations
-
-    def sample_id(self, index: int) -> str:
-        """Id of an item, for messages."""
-        return self.speech.rows[index].id
 
     def resume_fingerprint(self) -> dict[str, Any]:
         """JSON that changes when items would."""

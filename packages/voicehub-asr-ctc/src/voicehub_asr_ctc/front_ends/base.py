@@ -6,10 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
 from torch import Tensor
 
+from voicehub_data.audio import extended
+
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -70,10 +72,7 @@ class FrontEnd(ABC):
 
     def prepare(self, audio: NDArray[np.float32]) -> Prepared:
         """Prepare mono audio (samples,), extended with silence where it is too short."""
-        missing = self.minimum_samples - len(audio)
-        if missing > 0:
-            audio = np.concatenate([audio, np.zeros(missing, dtype=np.float32)])
-        return self._prepare(audio)
+        return self._prepare(extended(audio, self.minimum_samples))
 
     def padded_frames(self, samples: int) -> int:
         """Return ``frames`` of a clip after ``prepare`` extended it."""
@@ -83,13 +82,3 @@ class FrontEnd(ABC):
     def frame_seconds(self) -> float:
         """Seconds from one output frame to the next."""
         return self.hop_samples / self.sample_rate
-
-
-def pad_rows(items: Sequence[Prepared], value: float = 0.0) -> Tensor:
-    """Stack rows of unequal length, filled with ``value`` on the right."""
-    longest = max(len(item.rows) for item in items)
-    first = items[0].rows
-    padded = first.new_full((len(items), longest, *first.shape[1:]), value)
-    for item, target in zip(items, padded, strict=True):
-        target[: len(item.rows)] = item.rows
-    return padded

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 
 from voicehub_asr_ctc.config import LogMelModelConfig
-from voicehub_asr_ctc.front_ends.base import FrontEnd, Prepared, pad_rows
+from voicehub_asr_ctc.front_ends.base import FrontEnd, Prepared
 from voicehub_asr_ctc.network import SUBSAMPLING, output_frames
 from voicehub_data.features import LogMel
+from voicehub_data.tensors import as_tensor, pad_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -49,9 +50,7 @@ class LogMelFrontEnd(FrontEnd):
         return output_frames(self.log_mel.num_frames(samples))
 
     def _prepare(self, audio: NDArray[np.float32]) -> Prepared:
-        # A copy where the audio comes from a cache that must not be written to.
-        wave = torch.from_numpy(audio if audio.flags.writeable else audio.copy())
-        features = self.log_mel(wave)
+        features = self.log_mel(as_tensor(audio))
         features = features - features.mean(0, keepdim=True)
         features = features / (features.square().mean().sqrt() + 1e-5)
         frames = output_frames(len(features))
@@ -59,7 +58,7 @@ class LogMelFrontEnd(FrontEnd):
 
     def batch(self, items: Sequence[Prepared]) -> dict[str, Any]:
         lengths = torch.tensor([item.valid for item in items])
-        return {"features": pad_rows(items), "feature_lengths": lengths}
+        return {"features": pad_rows([item.rows for item in items]), "feature_lengths": lengths}
 
     def fingerprint(self) -> dict[str, Any]:
         return {"front_end": "log-mel", "version": 1, **self.settings}

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from voicehub.errors import ConfigurationError
-from voicehub_asr_ctc.front_ends.base import FrontEnd, Prepared, pad_rows
+from voicehub_asr_ctc.front_ends.base import FrontEnd, Prepared
+from voicehub_data.tensors import pad_rows
 from voicehub_hf.encoders import ctc_encoder
 from voicehub_hf.features import feature_extractor_of, feature_lengths, minimum_samples
 from voicehub_hf.lengths import downsampling, hidden_lengths, output_lengths
@@ -81,7 +82,7 @@ class PretrainedFrontEnd(FrontEnd):
         return hidden_lengths(self.config, rows)
 
     def batch(self, items: Sequence[Prepared]) -> dict[str, Any]:
-        padded = pad_rows(items, float(self.extractor.padding_value))
+        padded = pad_rows([item.rows for item in items], float(self.extractor.padding_value))
         valid = torch.tensor([item.valid for item in items])
         mask = (torch.arange(padded.shape[1]) < valid[:, None]).long()
         return {self.input_name: padded, "attention_mask": mask}

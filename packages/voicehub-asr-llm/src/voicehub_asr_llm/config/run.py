@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import model_validator
 from typing_extensions import Self
 
-from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub_asr_llm.config.data import AsrLlmDataConfig
 from voicehub_asr_llm.config.model import AsrLlmModelConfig
@@ -20,17 +19,7 @@ class AsrLlmRunConfig(RunConfig):
     @model_validator(mode="after")
     def _settings_have_one_home(self) -> Self:
         """Settings that this family would not read are refused."""
-        default = TrainingArguments()
-        training, batches = self.training, self.data.batches
-        instead = {
-            "per_device_eval_batch_size": "data.eval_padded_seconds",
-            "dataloader_drop_last": "data.batches",
-        }
-        if batches.batch_size is not None or batches.max_padded_seconds is not None:
-            instead["per_device_train_batch_size"] = "data.batches"
-        for name, home in instead.items():
-            if getattr(training, name) != getattr(default, name):
-                raise ValueError(f"training.{name} is not read here: set {home} instead")
+        self.refuse_unread(self.data.batches.homes("data.eval_padded_seconds"))
         return self
 
     @model_validator(mode="after")

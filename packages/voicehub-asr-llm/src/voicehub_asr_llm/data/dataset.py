@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from voicehub.data.keyed_random import SampleKey
 from voicehub_asr_llm.decoders.chat import Kind
-from voicehub_asr_llm.encoders.base import FrontEnd, Prepared, extended
+from voicehub_asr_llm.encoders.base import FrontEnd, Prepared
+from voicehub_data.audio import extended
 from voicehub_data.augment import Augmentation, SilenceInjection, SpecAugment
-from voicehub_data.dataset import SpeechDataset
 from voicehub_data.manifest import ManifestRow
+from voicehub_data.masked_inputs import masked
+from voicehub_data.prepared_dataset import PreparedDataset
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Labels = tuple[int, ...]
 
@@ -50,10 +56,8 @@ class Silence(NamedTuple):
     labels: Labels
 
 
-class AsrLlmDataset:
+class AsrLlmDataset(PreparedDataset[AsrLlmItem, Prepared]):
     """Decodes, augments and prepares rows.
-
-    Without augmentation of the audio, prepared inputs are kept in memory; with it, decoded audio.
 
     Args:
         rows, labels, prompts: in one order; the text of a row is its transcript as trained on.
@@ -78,78 +82,36 @@ class AsrLlmDataset:
         silence: Silence | None = None,
         cache_bytes: int = 0,
     ) -> None:
+        super().__init__(
+            rows, sample_rate=front_end.sample_rate, augment=augment, cache_bytes=cache_bytes
+        )
         self.silence = silence
         self.labels, self.prompts = list(labels), list(prompts)
         self.front_end = front_end
         self.minimum_samples = front_end.minimum_samples(minimum_frames)
         self.spec_augment = spec_augment if front_end.features else None
-        self._keeps_inputs = augment is None
-        self.speech = SpeechDataset(
-            rows,
-            sample_rate=front_end.sample_rate,
-            augment=augment,
-            cache_bytes=0 if self._keeps_inputs else cache_bytes,
-        )
-        self._kept: dict[int, tuple[Prepared, float]] = {}
-        self._room = cache_bytes if self._keeps_inputs else 0
 
-    def __len__(self) -> int:
-        return len(self.speech)
-
-    def __getitem__(self, index: int) -> AsrLlmItem:
-        """The item without augmentation."""
-        return self.get_item(index, None)
+    def prepare(self, audio: NDArray[np.float32]) -> Prepared:
+        return self.front_end.prepare(extended(audio, self.minimum_samples))
 
     def get_item(self, index: int, key: SampleKey | None) -> AsrLlmItem:
-        """The item of one draw; equal keys give equal items in any process."""
-        row = self.speech.rows[index]
+        row = self.rows[index]
         silence = self.silence
         if key is not None and silence is not None and silence.injection.takes(key, row.id):
             return self._silent(index, key, silence)
-        prepared, seconds = self._prepared(index, key)
-        if key is not None and self.spec_augment is not None:
-            masked = self.spec_augment.apply(
-                prepared.rows, self.front_end.sample_rate, key, row.id, num_frames=prepared.valid
-            )
-            prepared = prepared._replace(rows=masked)
+        prepared, seconds = self.prepared(index, key)
+        prepared = masked(prepared, self.spec_augment, self.front_end.sample_rate, key, row.id)
         labels, prompt = self.labels[index], self.prompts[index]
         return AsrLlmItem(row.id, prepared, labels, prompt, row.text, seconds, key)
 
     def _silent(self, index: int, key: SampleKey, silence: Silence) -> AsrLlmItem:
         """As long as the row that it stands for."""
-        row, rate = self.speech.rows[index], self.front_end.sample_rate
+        row, rate = self.rows[index], self.front_end.sample_rate
         samples = max(self.minimum_samples, round((row.duration or 0.0) * rate))
         audio = silence.injection.audio(samples, rate, key, row.id)
         prepared = self.front_end.prepare(audio)
         prompt = self.prompts[index]
         return AsrLlmItem(row.id, prepared, silence.labels, prompt, "", samples / rate, key)
-
-    def _prepared(self, index: int, key: SampleKey | None) -> tuple[Prepared, float]:
-        kept = self._kept.get(index)
-        if kept is not None:
-            return kept
-        item = self.speech.get_item(index, key)
-        audio = extended(item["audio"], self.minimum_samples)
-        result = (self.front_end.prepare(audio), float(item["duration"]))
-        size = result[0].rows.numel() * result[0].rows.element_size()
-        if size <= self._room:
-            self._kept[index] = result
-            self._room -= size
-        return result
-
-    @property
-    def rows(self) -> Sequence[ManifestRow]:
-        """The rows, in the order of the items."""
-        return self.speech.rows
-
-    @property
-    def planning_durations(self) -> list[float]:
-        """Seconds that each item may last at most."""
-        return self.speech.planning_durations
-
-    def sample_id(self, index: int) -> str:
-        """Id of an item, for messages."""
-        return self.speech.rows[index].id
 
     def resume_fingerprint(self) -> dict[str, Any]:
         """JSON that changes when items would."""

@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from voicehub_data.tensors import pad_rows
+
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -61,21 +63,9 @@ class FrontEnd(ABC):
 
     def batch(self, items: Sequence[Prepared]) -> dict[str, Tensor]:
         """Return ``audio``, padded rows, and ``audio_lengths``, int64 (B,)."""
-        longest = max(len(item.rows) for item in items)
-        first = items[0].rows
-        padded = first.new_full((len(items), longest, *first.shape[1:]), self.padding_value)
-        for item, target in zip(items, padded, strict=True):
-            target[: len(item.rows)] = item.rows
         lengths = torch.tensor([item.valid for item in items], dtype=torch.long)
-        return {"audio": padded, "audio_lengths": lengths}
-
-
-def extended(audio: NDArray[np.float32], samples: int) -> NDArray[np.float32]:
-    """Return audio of at least so many samples, with silence behind it where it was shorter."""
-    missing = samples - len(audio)
-    if missing <= 0:
-        return audio
-    return np.concatenate([audio, np.zeros(missing, dtype=np.float32)])
+        rows = pad_rows([item.rows for item in items], self.padding_value)
+        return {"audio": rows, "audio_lengths": lengths}
 
 
 class Encoder(nn.Module, ABC):

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from voicehub.errors import DataError
 from voicehub_asr_llm.config import EncoderConfig
-from voicehub_asr_llm.encoders.base import Encoder, EncoderSource, FrontEnd, Prepared, extended
+from voicehub_asr_llm.encoders.base import Encoder, EncoderSource, FrontEnd, Prepared
+from voicehub_data.audio import extended
 from voicehub_hf.encoders import padding_sensitive
 from voicehub_hf.features import feature_lengths, minimum_samples
 from voicehub_hf.identity import checkpoint_identity

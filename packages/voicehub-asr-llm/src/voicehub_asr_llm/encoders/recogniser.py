@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from voicehub.errors import ConfigurationError
 from voicehub.models.auto import AutoModelForSpeechRecognition
 from voicehub_asr_llm.config import EncoderConfig
-from voicehub_asr_llm.encoders.base import Encoder, EncoderSource, FrontEnd, Prepared, extended
+from voicehub_asr_llm.encoders.base import Encoder, EncoderSource, FrontEnd, Prepared
+from voicehub_data.audio import extended
 from voicehub_hf.identity import checkpoint_identity
 
 if TYPE_CHECKING:

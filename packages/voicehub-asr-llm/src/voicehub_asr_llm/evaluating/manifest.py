@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +10,11 @@ from voicehub.errors import DataError
 from voicehub.models.results import EvaluationReport, PredictionRow
 from voicehub_asr_llm.evaluating.scoring import Failed, Hypothesis, Outcome, score
 from voicehub_asr_llm.evaluating.seen import SeenIds
-from voicehub_data.audio import load_audio
-from voicehub_data.manifest import ManifestRow, read_manifest
+from voicehub_data.by_length import run_by_length
+from voicehub_data.evaluation_rows import evaluation_rows
+from voicehub_data.manifest import ManifestRow
 from voicehub_data.metrics import prediction_row
+from voicehub_data.row_audio import load_rows
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,13 +53,7 @@ def evaluate_manifest(
     Raises:
         DataError: rows were trained on, or none can be read.
     """
-    read = read_manifest(manifest, role="eval", strict=False)
-    dropped: Counter[str] = Counter(problem.kind for problem in read.problems)
-    duplicated = {(p.source, p.row) for p in read.problems if p.kind == "duplicate-id"}
-    rows = [row for row in read.rows if (row.source, row.row) not in duplicated]
-    rows = rows if max_samples is None else rows[:max_samples]
-    if not rows:
-        raise DataError(f"{manifest}: the manifest holds no usable row.")
+    rows, dropped = evaluation_rows(manifest, max_samples)
     if seen is not None and not allow_seen:
         _refuse_seen(manifest, rows, seen)
     outcomes = recognise_rows(recognise, rows, sample_rate=sample_rate, batch_size=batch_size)
@@ -83,25 +78,15 @@ def recognise_rows(
     batch_size: int,
 ) -> list[Outcome]:
     """Recognise rows in batches of similar lengths; results come in the order of the rows."""
-    order = sorted(range(len(rows)), key=lambda position: rows[position].duration or 0.0)
-    results: list[Hypothesis | Failed | None] = [None] * len(rows)
-    for start in range(0, len(order), batch_size):
-        taken, waves = [], []
-        for position in order[start : start + batch_size]:
-            wave = _audio(rows[position], sample_rate)
-            if wave is None:
-                results[position] = Failed("unreadable-audio")
-            else:
-                taken.append(position)
-                waves.append(wave)
-        if waves:
-            for position, result in zip(taken, recognise(waves), strict=True):
-                results[position] = result
-    return [
-        Outcome(row, result)
-        for row, result in zip(rows, results, strict=True)
-        if result is not None
-    ]
+
+    def run(batch: list[ManifestRow]) -> list[Hypothesis | Failed]:
+        waves, _ = load_rows(batch, sample_rate)
+        heard = [wave for wave in waves if wave is not None]
+        found = iter(recognise(heard) if heard else ())
+        return [Failed("unreadable-audio") if wave is None else next(found) for wave in waves]
+
+    results = run_by_length(rows, batch_size, run, length=lambda row: row.duration or 0.0)
+    return [Outcome(row, result) for row, result in zip(rows, results, strict=True)]
 
 
 def prediction_rows(outcomes: Sequence[Outcome], normalizer: str) -> list[PredictionRow]:
@@ -156,13 +141,3 @@ def _refuse_seen(manifest: Any, rows: Sequence[ManifestRow], seen: SeenIds) -> N
             f"({shown}). Measure on other data; to measure on it all the same, or where corpora "
             "only number their recordings alike, pass --allow-seen (allow_seen=True)."
         )
-
-
-def _audio(row: ManifestRow, sample_rate: int) -> NDArray[np.float32] | None:
-    """The audio of a row, or None where it cannot be decoded; other errors are no failures."""
-    try:
-        return load_audio(
-            row.audio_filepath, sample_rate=sample_rate, offset=row.offset, duration=row.duration
-        )
-    except DataError:
-        return None

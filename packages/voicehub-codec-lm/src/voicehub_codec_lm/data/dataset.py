@@ -13,6 +13,7 @@ from voicehub.data.packed_rows import PackedRows
 from voicehub_codec_lm.codecs.cache import TokenCache
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.manifest.rows import rows_digest
+from voicehub_data.row_dataset import RowDataset
 
 
 class CodecItem(NamedTuple):
@@ -35,7 +36,7 @@ class CodecItem(NamedTuple):
     key: SampleKey | None
 
 
-class CodecDataset:
+class CodecDataset(RowDataset[CodecItem]):
     """Codes of a split, from the cache on disk.
 
     Args:
@@ -50,30 +51,13 @@ class CodecDataset:
         keys: Sequence[str],
         cache: TokenCache,
     ) -> None:
-        self.rows: Sequence[ManifestRow] = PackedRows(rows)
+        self.rows = PackedRows(rows)
         self.prompts, self.keys, self.cache = list(prompts), list(keys), cache
         self.codec = cache.codec.identity()
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> CodecItem:
-        """The item outside training."""
-        return self.get_item(index, None)
-
     def get_item(self, index: int, key: SampleKey | None) -> CodecItem:
-        """The item of one draw."""
         row, codes = self.rows[index], self.cache.codes(self.keys[index])
         return CodecItem(row.id, self.prompts[index], codes, row.text, row.duration or 0.0, key)
-
-    def sample_id(self, index: int) -> str:
-        """Id of an item, for messages."""
-        return self.rows[index].id
-
-    @property
-    def planning_durations(self) -> list[float]:
-        """Seconds that each item lasts."""
-        return [row.duration or 0.0 for row in self.rows]
 
     def resume_fingerprint(self) -> dict[str, Any]:
         """JSON that changes when items would."""

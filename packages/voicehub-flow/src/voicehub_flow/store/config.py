@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from voicehub.models.assets import Asset
-from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub_data.config.base import DataModel
 from voicehub_flow.sampling.config import AfterTrainingConfig
@@ -210,14 +209,11 @@ class StoreRunConfig(RunConfig):
     @model_validator(mode="after")
     def _settings_have_one_home(self) -> Self:
         """Settings that this recipe would not read are refused."""
-        default, training = TrainingArguments(), self.training
         instead = {
             "per_device_eval_batch_size": "data.eval_batch_size",
             "dataloader_drop_last": "data.global_batch_size",
         }
         if self.data.global_batch_size is not None:
             instead["gradient_accumulation_steps"] = "data.global_batch_size"
-        for name, home in instead.items():
-            if getattr(training, name) != getattr(default, name):
-                raise ValueError(f"training.{name} is not read here: set {home} instead")
+        self.refuse_unread(instead)
         return self

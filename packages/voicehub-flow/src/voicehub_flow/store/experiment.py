@@ -73,9 +73,8 @@ def build_experiment(config: StoreRunConfig) -> Experiment:
     )
     _note_mix(train, plan, config.training)
     _note_extractors(train[0], [*train[1:], *evals.values()])
-    if not evals and config.training.eval_strategy != "no":
-        config.training.eval_strategy = "no"
-        train[0].report.notes.append("no data.eval was given: nothing is evaluated")
+    if not evals:
+        train[0].report.notes.extend(config.evaluate_nothing())
     model = _model(config, shapes, train[0], null_text)
     datasets = {name: StoreDataset([part], check=check) for name, part in evals.items()}
     return Experiment(

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from voicehub.adapters.experiment import Experiment
-from voicehub.data.plan import BatchPlan, FixedSizePlan
+from voicehub.data.plan import FixedSizePlan
 from voicehub.models.sampling import Prompt
-from voicehub_data.audio import load_audio
-from voicehub_data.batching import plan_from
+from voicehub_data.batching import training_plan
 from voicehub_data.manifest import ManifestRow
-from voicehub_data.splits import read_split
+from voicehub_data.row_audio import load_row
+from voicehub_data.splits import read_splits
 from voicehub_flow.config import F5TTSRunConfig
 from voicehub_flow.sampling.steps import Example, final_steps, spread
 from voicehub_flow.tts.data import F5Collator, F5Dataset, MelReader, PreparedSplit, prepare_split
@@ -35,20 +35,15 @@ def build_experiment(config: F5TTSRunConfig) -> Experiment:
     """
     data, mel = config.data, config.model.mel
     rate = mel.sample_rate
-    train = read_split("train", data.train, data, training=True, sample_rate=rate)
-    evals = [
-        read_split(name, [source], data, training=False, sample_rate=rate)
-        for name, source in data.eval.items()
-    ]
+    train, *evals = read_splits(data, sample_rate=rate)
     reader = MelReader(mel, data.cache_directory)
     start = describe_start(config, train, reader)
     splits = [
         prepare_split(split, start.vocabulary, start.voices, mel, data) for split in (train, *evals)
     ]
     splits[0].report.notes.extend(start.notes)
-    if not evals and config.training.eval_strategy != "no":
-        config.training.eval_strategy = "no"
-        splits[0].report.notes.append("no data.eval was given: nothing is evaluated")
+    if not evals:
+        splits[0].report.notes.extend(config.evaluate_nothing())
     model = F5TTS.from_config(
         config.model,
         start.vocabulary,
@@ -64,7 +59,9 @@ def build_experiment(config: F5TTSRunConfig) -> Experiment:
         train_dataset=datasets[0],
         eval_datasets={s.name: d for s, d in zip(splits[1:], datasets[1:], strict=True)},
         data_collator=F5Collator(config.model.objective),
-        train_plan=_train_plan(config, datasets[0]),
+        train_plan=training_plan(
+            data.batches, config.training, datasets[0].planning_durations, datasets[0].ids
+        ),
         eval_plans={
             split.name: FixedSizePlan(len(dataset), data.eval_batch_size, shuffle=False)
             for split, dataset in zip(splits[1:], datasets[1:], strict=True)
@@ -95,10 +92,7 @@ def _examples(
 
 
 def _recording(row: ManifestRow, rate: int) -> tuple[Any, int]:
-    audio = load_audio(
-        row.audio_filepath, sample_rate=rate, offset=row.offset, duration=row.duration
-    )
-    return audio, rate
+    return load_row(row, rate), rate
 
 
 def _datasets(
@@ -109,19 +103,6 @@ def _datasets(
         F5Dataset(split.rows, split.ids, split.speakers, reader, start.scaling, cache_bytes=room)
         for split in splits
     ]
-
-
-def _train_plan(config: F5TTSRunConfig, dataset: F5Dataset) -> BatchPlan:
-    batches = config.data.batches
-    if batches.batch_size is None and batches.max_padded_seconds is None:
-        size = config.training.per_device_train_batch_size
-        batches = batches.model_copy(update={"batch_size": size})
-    return plan_from(
-        batches,
-        dataset.planning_durations,
-        seed=config.training.effective_data_seed,
-        ids=[row.id for row in dataset.rows],
-    )
 
 
 def _record(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from voicehub.data.keyed_random import SampleKey
 from voicehub.data.packed_rows import PackedRows
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.manifest.rows import rows_digest
+from voicehub_data.memory import ItemMemory
+from voicehub_data.row_dataset import RowDataset
 from voicehub_vits.data.preparation import AudioPreparation, Prepared
 
 
@@ -47,7 +50,7 @@ class Labels(NamedTuple):
     language: int = 0
 
 
-class VitsDataset:
+class VitsDataset(RowDataset[VitsItem]):
     """Prepares rows, and keeps what fits into memory.
 
     Args:
@@ -64,33 +67,16 @@ class VitsDataset:
         *,
         cache_bytes: int = 0,
     ) -> None:
-        self.rows: Sequence[ManifestRow] = PackedRows(rows)
+        self.rows = PackedRows(rows)
         self.labels = list(labels)
         self.preparation = preparation
-        self._kept: dict[int, Prepared] = {}
-        self._room = cache_bytes
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> VitsItem:
-        """The item outside training."""
-        return self.get_item(index, None)
+        self._memory: ItemMemory[Prepared] = ItemMemory(cache_bytes)
 
     def get_item(self, index: int, key: SampleKey | None) -> VitsItem:
-        """The item of one draw; equal keys give equal items in any process."""
         row, labels = self.rows[index], self.labels[index]
-        return VitsItem(row.id, labels.input_ids, self._prepared(index, row), labels.speaker,
+        prepared = self._memory.get(index, partial(self.preparation, row))
+        return VitsItem(row.id, labels.input_ids, prepared, labels.speaker,
                         labels.language, row.text, key)  # fmt: skip
-
-    def sample_id(self, index: int) -> str:
-        """Id of an item, for messages."""
-        return self.rows[index].id
-
-    @property
-    def planning_durations(self) -> list[float]:
-        """Seconds that each item may last at most."""
-        return [row.duration or 0.0 for row in self.rows]
 
     def resume_fingerprint(self) -> dict[str, Any]:
         """JSON that changes when items would."""
@@ -99,13 +85,3 @@ class VitsDataset:
             "labels_sha256": hashlib.sha256(repr(self.labels).encode()).hexdigest(),
             "preparation": dict(self.preparation.settings()),
         }
-
-    def _prepared(self, index: int, row: ManifestRow) -> Prepared:
-        kept = self._kept.get(index)
-        if kept is None:
-            kept = self.preparation(row)
-            size = sum(part.numel() * part.element_size() for part in kept)
-            if size <= self._room:
-                self._kept[index] = kept
-                self._room -= size
-        return kept

@@ -100,7 +100,7 @@ def _frames(split: SplitRows, preparation: AudioPreparation) -> list[int]:
     """Frames of every row: of the prepared clip, or in a large corpus by its duration."""
     acoustic = preparation.acoustic
     seconds = sum(row.duration or 0.0 for row in split.rows)
-    if seconds <= _PREPARED_SECONDS or preparation.cache is not None:
+    if seconds <= _PREPARED_SECONDS or preparation.cache.directory is not None:
         return [_prepared_frames(row, preparation) for row in split.rows]
     rate, hop = acoustic.sampling_rate, acoustic.hop_length
     return [int((row.duration or 0.0) * rate) // hop for row in split.rows]

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,15 +10,15 @@ import torch
 from torch import Tensor
 
 from voicehub.errors import DataError
-from voicehub_data.audio import load_audio
+from voicehub_data.clip_cache import ClipCache, clip_key
 from voicehub_data.manifest import ManifestRow
+from voicehub_data.row_audio import load_row
 from voicehub_data.speech_level import set_speech_level, trim_silence
 from voicehub_vits.acoustic import AcousticConfig
 from voicehub_vits.features import Spectrogram
 
 #: Raise it when the same settings prepare audio differently.
 _VERSION = 1
-_BLOCK = 1 << 20
 
 
 class Prepared(NamedTuple):
@@ -67,7 +64,7 @@ class AudioPreparation:
         self.trim_threshold_db = trim_threshold_db
         self.trim_margin = trim_margin
         self.loudness = loudness
-        self.cache = None if cache is None else Path(cache).expanduser()
+        self.cache = ClipCache(cache)
         self._spectrogram = Spectrogram(acoustic)
 
     def __call__(self, row: ManifestRow) -> Prepared:
@@ -76,24 +73,12 @@ class AudioPreparation:
         Raises:
             DataError: the audio cannot be decoded, or is too short for one FFT.
         """
-        if self.cache is None:
-            return self._prepare(row)
-        path = self.cache / f"{self.key(row)}.safetensors"
-        kept = _read(path)
-        if kept is None:
-            kept = self._prepare(row)
-            _write(path, kept)
-        return kept
+        kept = self.cache.get(row, self.settings(), lambda: self._prepare(row)._asdict())
+        return Prepared(kept["audio"], kept["spectrogram"])
 
     def key(self, row: ManifestRow) -> str:
         """Hash (hex) of the file's content, the segment and the settings."""
-        digest = hashlib.sha256()
-        with row.audio_filepath.open("rb") as file:
-            while block := file.read(_BLOCK):
-                digest.update(block)
-        segment = (row.offset, row.duration)
-        digest.update(json.dumps([segment, self.settings()], sort_keys=True).encode())
-        return digest.hexdigest()
+        return clip_key(row, self.settings())
 
     def settings(self) -> Mapping[str, Any]:
         """JSON that changes when prepared clips would."""
@@ -108,12 +93,7 @@ class AudioPreparation:
 
     def _prepare(self, row: ManifestRow) -> Prepared:
         rate = self.acoustic.sampling_rate
-        try:
-            audio = load_audio(
-                row.audio_filepath, sample_rate=rate, offset=row.offset, duration=row.duration
-            )
-        except DataError as error:
-            raise DataError(f"{row.location}: {error}") from error
+        audio = load_row(row, rate)
         if self.trim:
             audio = trim_silence(
                 audio, rate, threshold_db=self.trim_threshold_db, margin=self.trim_margin
@@ -130,26 +110,3 @@ class AudioPreparation:
         with torch.no_grad():
             spectrogram = self._spectrogram.linear(wave[None])[0]
         return Prepared(wave, spectrogram)
-
-
-def _read(path: Path) -> Prepared | None:
-    """A clip of the cache; None where it is absent or damaged, so that it is made again."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        kept = load_file(path)
-        return Prepared(kept["audio"], kept["spectrogram"])
-    except (FileNotFoundError, SafetensorError, KeyError):
-        return None
-
-
-def _write(path: Path, prepared: Prepared) -> None:
-    """In one step: workers may write the same clip at once."""
-    from safetensors.torch import save_file
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    tensors = {name: value.contiguous() for name, value in prepared._asdict().items()}
-    save_file(tensors, temporary)
-    temporary.replace(path)

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from voicehub.data.keyed_random import SampleKey, numpy_generator
-from voicehub.errors import DataError
-from voicehub_data.audio import load_audio, resample
+from voicehub_data.audio import resample
 from voicehub_data.augment import Augmentation, SpecAugment
 from voicehub_data.dataset import SpeechDataset
 from voicehub_data.manifest import ManifestRow
+from voicehub_data.masked_inputs import masked
+from voicehub_data.memory import ItemMemory
+from voicehub_data.row_audio import load_row
+from voicehub_data.row_dataset import RowDataset
 from voicehub_data.samplers import RandomChunkPlan
 from voicehub_xvector.class_map import sped_speaker
 from voicehub_xvector.front_ends.base import FrontEnd, Prepared
@@ -48,7 +51,7 @@ class XVectorItem(NamedTuple):
     key: SampleKey | None
 
 
-class XVectorDataset:
+class XVectorDataset(RowDataset[XVectorItem]):
     """Decodes, plays at other speeds, cuts, augments and prepares rows.
 
     The data set holds every row once at its own speed, then once at each of ``speeds``.
@@ -107,38 +110,24 @@ class XVectorDataset:
             sample_rate=self.front_end.sample_rate,
             cache_bytes=0 if keeps_inputs else self._cache_bytes,
         )
-        self._kept: dict[int, tuple[Prepared, float]] = {}
-        self._room = self._cache_bytes if keeps_inputs else 0
+        self.rows = self.speech.rows
+        self._memory: ItemMemory[tuple[Prepared, float]] = ItemMemory(
+            self._cache_bytes if keeps_inputs else 0
+        )
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: int) -> XVectorItem:
-        """The item without pieces or augmentation."""
-        return self.get_item(index, None)
-
     def get_item(self, index: int, key: SampleKey | None) -> XVectorItem:
-        """The item of one draw; equal keys give equal items in any process."""
-        prepared, seconds = self._prepared(index, key)
+        """The item of one draw; without a key neither pieces nor augmentation are drawn."""
+        prepared, seconds = self._memory.get(index, lambda: self._prepared(index, key))
         name = self.sample_id(index)
-        if key is not None and self.spec_augment is not None:
-            rows = self.spec_augment.apply(
-                prepared.rows, self.front_end.sample_rate, key, name, num_frames=prepared.valid
-            )
-            prepared = prepared._replace(rows=rows)
+        prepared = masked(prepared, self.spec_augment, self.front_end.sample_rate, key, name)
         return XVectorItem(name, prepared, self.labels[index], self.speakers[index], seconds, key)
 
     def _prepared(self, index: int, key: SampleKey | None) -> tuple[Prepared, float]:
-        kept = self._kept.get(index)
-        if kept is not None:
-            return kept
         audio = self._audio(index, key)
-        result = (self.front_end.prepare(audio), len(audio) / self.front_end.sample_rate)
-        size = result[0].rows.numel() * result[0].rows.element_size()
-        if size <= self._room:
-            self._kept[index] = result
-            self._room -= size
-        return result
+        return self.front_end.prepare(audio), len(audio) / self.front_end.sample_rate
 
     def _audio(self, index: int, key: SampleKey | None) -> Audio:
         rate = self.front_end.sample_rate
@@ -153,7 +142,8 @@ class XVectorDataset:
             draws = numpy_generator("xvector.chunk", key.seed, key.epoch, key.draw, name)
             place = float(draws.random())
         if wanted is not None and (row.duration or 0.0) > max(_WHOLE_SECONDS, wanted * speed):
-            audio = _segment(row, rate, wanted * speed, place)
+            start = place * ((row.duration or 0.0) - wanted * speed)
+            audio = load_row(row, rate, start=start, seconds=wanted * speed)
         else:
             audio = self.speech.get_item(row_index, None)["audio"]
             if wanted is not None:
@@ -179,11 +169,6 @@ class XVectorDataset:
         stretch = 1.0 if self.augment is None else self.augment.max_stretch
         durations = self.speech.durations
         return [d / speed * stretch for speed in self.speeds for d in durations]
-
-    @property
-    def ids(self) -> list[str]:
-        """Id of every item."""
-        return [self.sample_id(index) for index in range(len(self))]
 
     def sample_id(self, index: int) -> str:
         """Id of an item."""
@@ -213,14 +198,3 @@ def _cut(audio: Audio, samples: int, place: float) -> Audio:
         return audio
     start = int(place * (room + 1))
     return audio[start : start + samples]
-
-
-def _segment(row: ManifestRow, rate: int, seconds: float, place: float) -> Audio:
-    """Decode a piece of a long recording alone."""
-    start = place * ((row.duration or 0.0) - seconds)
-    try:
-        return load_audio(
-            row.audio_filepath, sample_rate=rate, offset=row.offset + start, duration=seconds
-        )
-    except DataError as error:
-        raise DataError(f"{row.location}: {error}") from error

@@ -49,13 +49,3 @@ def training_plan(
             per_speaker=config.per_speaker, exponent=config.exponent, seed=seed,
         )  # fmt: skip
     return ClassWeightedPlan(durations, labels, *caps, exponent=config.exponent, seed=seed)
-
-
-def evaluation_plan(
-    durations: Sequence[float], max_padded_seconds: float, ids: Sequence[str]
-) -> BatchPlan:
-    """Similar durations together; a row over the cap is a batch of its own."""
-    return DurationBucketedPlan(
-        [min(duration, max_padded_seconds) for duration in durations],
-        max_padded_seconds, None, seed=0, shuffle=False, ids=ids,
-    )  # fmt: skip

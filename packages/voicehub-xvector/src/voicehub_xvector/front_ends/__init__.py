@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from voicehub_xvector.front_ends.base import FrontEnd, Prepared, pad_rows
+from voicehub_xvector.front_ends.base import FrontEnd, Prepared
 from voicehub_xvector.front_ends.build import build_features
 
-__all__ = ["FrontEnd", "Prepared", "build_features", "pad_rows"]
+__all__ = ["FrontEnd", "Prepared", "build_features"]

@@ -6,11 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from voicehub_data.audio import extended
+from voicehub_data.tensors import pad_rows
+
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -57,27 +60,10 @@ class FrontEnd(ABC):
 
     def prepare(self, audio: NDArray[np.float32]) -> Prepared:
         """Prepare mono audio (samples,), extended with silence where it is too short."""
-        missing = self.minimum_samples - len(audio)
-        if missing > 0:
-            audio = np.concatenate([audio, np.zeros(missing, dtype=np.float32)])
-        return self._prepare(audio)
+        return self._prepare(extended(audio, self.minimum_samples))
 
     def batch(self, items: Sequence[Prepared]) -> dict[str, Any]:
         """Return the network's keyword arguments: padded rows, and ``lengths``, int64 (B,)."""
         lengths = torch.tensor([item.valid for item in items], dtype=torch.long)
-        return {self.input_name: pad_rows(items, self.padding_value), "lengths": lengths}
-
-
-def pad_rows(items: Sequence[Prepared], value: float = 0.0) -> Tensor:
-    """Stack rows of unequal length, filled with ``value`` on the right."""
-    longest = max(len(item.rows) for item in items)
-    first = items[0].rows
-    padded = first.new_full((len(items), longest, *first.shape[1:]), value)
-    for item, target in zip(items, padded, strict=True):
-        target[: len(item.rows)] = item.rows
-    return padded
-
-
-def as_tensor(audio: NDArray[np.float32]) -> Tensor:
-    """Return the samples as a tensor; a copy where they come from a cache that is read only."""
-    return torch.from_numpy(audio if audio.flags.writeable else audio.copy())
+        rows = pad_rows([item.rows for item in items], self.padding_value)
+        return {self.input_name: rows, "lengths": lengths}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from voicehub_data.tensors import as_tensor
 from voicehub_xvector.config import FbankFeaturesConfig
-from voicehub_xvector.front_ends.base import FrontEnd, Prepared, as_tensor
+from voicehub_xvector.front_ends.base import FrontEnd, Prepared
 from voicehub_xvector.speechbrain_parts import speechbrain_part
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from voicehub_data.features import LogMel
+from voicehub_data.tensors import as_tensor
 from voicehub_xvector.config import LogMelFeaturesConfig
-from voicehub_xvector.front_ends.base import FrontEnd, Prepared, as_tensor
+from voicehub_xvector.front_ends.base import FrontEnd, Prepared
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +9,9 @@ import torch
 from torch import Tensor
 
 from voicehub.errors import DataError
-from voicehub_data.audio import load_audio
+from voicehub_data.clip_cache import ClipCache
 from voicehub_data.manifest import ManifestRow
+from voicehub_data.row_audio import load_row
 from voicehub_flow.mel import MelSettings
 
 #: Raise it when the same settings make other frames.
@@ -30,7 +28,7 @@ class MelReader:
 
     def __init__(self, mel: MelSettings, cache: str | Path | None = None) -> None:
         self.mel = mel
-        self.cache = None if cache is None else Path(cache).expanduser()
+        self.cache = ClipCache(cache)
         self._features = mel.build()
 
     def __call__(self, row: ManifestRow) -> Tensor:
@@ -39,21 +37,7 @@ class MelReader:
         Raises:
             DataError: the audio cannot be decoded, or is too short for a frame.
         """
-        if self.cache is None:
-            return self._made(row)
-        path = self.cache / f"{self.key(row)}.safetensors"
-        kept = _read(path)
-        if kept is None:
-            kept = self._made(row)
-            _write(path, kept)
-        return kept
-
-    def key(self, row: ManifestRow) -> str:
-        """Hash (hex) of the file's content, the segment and the settings."""
-        digest = hashlib.sha256(row.audio_filepath.read_bytes())
-        segment = (row.offset, row.duration)
-        digest.update(json.dumps([segment, self.settings()], sort_keys=True).encode())
-        return digest.hexdigest()
+        return self.cache.get(row, self.settings(), lambda: {"mel": self._made(row)})["mel"]
 
     def settings(self) -> dict[str, Any]:
         """JSON that changes when frames would."""
@@ -67,12 +51,7 @@ class MelReader:
 
     def _made(self, row: ManifestRow) -> Tensor:
         rate = self.mel.sample_rate
-        try:
-            audio = load_audio(
-                row.audio_filepath, sample_rate=rate, offset=row.offset, duration=row.duration
-            )
-        except DataError as error:
-            raise DataError(f"{row.location}: {error}") from error
+        audio = load_row(row, rate)
         # Centred frames: half a window is enough for reflection, and nothing shorter is speech.
         if len(audio) <= self.mel.n_fft // 2:
             raise DataError(
@@ -80,24 +59,3 @@ class MelReader:
                 f"{self.mel.n_fft} samples at {rate} Hz; drop the row (data.filters.min_duration)."
             )
         return self.frames(torch.from_numpy(audio))
-
-
-def _read(path: Path) -> Tensor | None:
-    """Frames of the cache; None where they are absent or damaged, so that they are made again."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)["mel"]
-    except (FileNotFoundError, SafetensorError, KeyError):
-        return None
-
-
-def _write(path: Path, frames: Tensor) -> None:
-    """In one step: workers may write the same clip at once."""
-    from safetensors.torch import save_file
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    save_file({"mel": frames.contiguous()}, temporary)
-    temporary.replace(path)
