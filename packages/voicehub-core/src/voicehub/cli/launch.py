@@ -3,20 +3,40 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from voicehub.cli.launch_options import (
+    CpusOption,
+    DirectoryOption,
+    EndpointOption,
+    EnvironmentOption,
+    GpusOption,
+    MemoryOption,
+    MinutesOption,
+    NameOption,
+    NodesOption,
+    OutputOption,
+    PartitionOption,
+    PrintOption,
+    ProcessesOption,
+    RestartsOption,
+    RunIdOption,
+    SetupOption,
+    ToOption,
+)
 from voicehub.cli.options import JsonOption
 from voicehub.cli.output import UsageError, finish, say
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from voicehub.cli.launch_files import JobRequest
     from voicehub.cli.launch_plan import LaunchPlan
 
 SMOKE = "--smoke"
-_JOB = "Job file"
 _TARGETS = ("sbatch", "skypilot", "dstack")
 
 
@@ -24,47 +44,23 @@ def launch(
     words: Annotated[
         list[str], typer.Argument(metavar="-- train PRESET [KEY=VALUE]...", help="What to run.")
     ],
-    nproc: Annotated[int, typer.Option(min=1, help="Processes on each node.")] = 1,
-    nnodes: Annotated[int, typer.Option(min=1, help="Nodes.")] = 1,
-    rdzv_endpoint: Annotated[
-        str | None, typer.Option(help="HOST:PORT where several nodes meet.")
-    ] = None,
-    rdzv_id: Annotated[str | None, typer.Option(help="Tells runs that meet there apart.")] = None,
-    max_restarts: Annotated[
-        int, typer.Option(min=0, help="Start all processes again so often after a failure.")
-    ] = 0,
-    print_: Annotated[
-        bool, typer.Option("--print", help="Print the torchrun command and stop.")
-    ] = False,
-    to: Annotated[
-        str | None, typer.Option(help="Write a job file: sbatch, skypilot or dstack.")
-    ] = None,
-    output: Annotated[Path | None, typer.Option(help="Where to.", rich_help_panel=_JOB)] = None,
-    name: Annotated[str, typer.Option(help="Name of the job.", rich_help_panel=_JOB)] = "voicehub",
-    gpus: Annotated[
-        str | None, typer.Option(help="Kind, e.g. H100; one a process.", rich_help_panel=_JOB)
-    ] = None,
-    cpus: Annotated[
-        int | None, typer.Option(min=1, help="Cores of a node.", rich_help_panel=_JOB)
-    ] = None,
-    memory: Annotated[
-        int | None, typer.Option(min=1, help="GB of a node.", rich_help_panel=_JOB)
-    ] = None,
-    minutes: Annotated[
-        int | None, typer.Option(min=1, help="Time limit.", rich_help_panel=_JOB)
-    ] = None,
-    partition: Annotated[str | None, typer.Option(help="(sbatch)", rich_help_panel=_JOB)] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option(help="Name of a variable that the job needs.", rich_help_panel=_JOB),
-    ] = None,
-    setup: Annotated[
-        list[str] | None,
-        typer.Option(help="A shell line that runs first.", rich_help_panel=_JOB),
-    ] = None,
-    directory: Annotated[
-        str, typer.Option(help="Working directory of the job.", rich_help_panel=_JOB)
-    ] = ".",
+    nproc: ProcessesOption = 1,
+    nnodes: NodesOption = 1,
+    rdzv_endpoint: EndpointOption = None,
+    rdzv_id: RunIdOption = None,
+    max_restarts: RestartsOption = 0,
+    print_: PrintOption = False,
+    to: ToOption = None,
+    output: OutputOption = None,
+    name: NameOption = None,
+    gpus: GpusOption = None,
+    cpus: CpusOption = None,
+    memory: MemoryOption = None,
+    minutes: MinutesOption = None,
+    partition: PartitionOption = None,
+    env: EnvironmentOption = None,
+    setup: SetupOption = None,
+    directory: DirectoryOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Run `voicehub train` on several processes, or write that down for a cluster.
@@ -75,28 +71,48 @@ def launch(
     from voicehub.cli.launch_files import JobRequest
     from voicehub.cli.launch_plan import LaunchPlan
 
-    if to is not None and to not in _TARGETS:
-        raise UsageError(f"--to {to}: expected one of {', '.join(_TARGETS)}.")
-    if output is not None and to is None:
-        raise UsageError("--output is where a job file goes: give --to as well.")
     plan = LaunchPlan(tuple(words), nproc, nnodes, rdzv_endpoint, rdzv_id, max_restarts)
-    if to is not None:
-        job = JobRequest(
-            name, gpus, cpus, memory, minutes, partition, tuple(env or ()), tuple(setup or ()),
-            directory,
-        )  # fmt: skip
-        _write(to, settled(plan), job, output, json_mode=json_)
+    job = {
+        "name": name, "gpus": gpus, "cpus": cpus, "memory": memory, "minutes": minutes,
+        "partition": partition, "env": env, "setup": setup, "directory": directory,
+    }  # fmt: skip
+    given = {option: value for option, value in job.items() if value not in (None, [])}
+    if to is None:
+        _refuse({**given, **({} if output is None else {"output": output})})
+        _launch_here(plan, only_print=print_, json_mode=json_)
         return
-    plan = settled(plan, check_here=True, remote_too=print_)
-    if print_:
-        finish_with_command(plan, json_mode=json_)
+    if to not in _TARGETS:
+        raise UsageError(f"--to {to}: expected one of {', '.join(_TARGETS)}.")
+    if rdzv_endpoint is not None or rdzv_id is not None:
+        raise UsageError(
+            "--rdzv-endpoint and --rdzv-id: nodes of a job file meet where the cluster says. Leave "
+            "them out."
+        )
+    request = JobRequest(
+        name or "voicehub", gpus, cpus, memory, minutes, partition, tuple(env or ()),
+        tuple(setup or ()), "." if directory is None else directory,
+    )  # fmt: skip
+    _write(to, settled(plan), request, output, json_mode=json_)
+
+
+def _refuse(given: Mapping[str, object]) -> None:
+    """Options that only a job file has, where none is asked for."""
+    if given:
+        options = ", ".join(f"--{option}" for option in given)
+        raise UsageError(f"{options}: of a job file, and none is asked for: give --to as well.")
+
+
+def _launch_here(plan: LaunchPlan, *, only_print: bool, json_mode: bool) -> None:
+    plan = settled(plan, check_here=True, remote_too=only_print)
+    if only_print:
+        finish_with_command(plan, json_mode=json_mode)
         return
     from voicehub.cli.launch_run import run_here
 
     plan.options()  # several nodes without a meeting point are refused before anything is said
-    say(f"$ {shlex.join(plan.torchrun())}", json_mode=json_)
+    say(f"$ {shlex.join(plan.torchrun())}", json_mode=json_mode)
     run_here(plan)
-    finish({"launch": {"command": plan.torchrun()}}, json_mode=json_)
+    finish({"launch": {"command": plan.torchrun()}}, json_mode=json_mode)
 
 
 def settled(plan: LaunchPlan, *, check_here: bool = False, remote_too: bool = False) -> LaunchPlan:

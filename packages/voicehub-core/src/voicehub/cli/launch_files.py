@@ -20,6 +20,11 @@ from voicehub.cli.output import UsageError
 PORT = 29500
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _JOB_NAME = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_KIND = re.compile(r"[\w.-]+")
+_PARTITIONS = re.compile(r"[\w.-]+(,[\w.-]+)*")
+_PLAIN = re.compile(r"[\w./~%@:,+-]+")
+# Minutes before its time limit at which Slurm tells a job to stop.
+GRACE = 2
 
 
 @dataclass(frozen=True)
@@ -36,8 +41,12 @@ class JobRequest:
         partition: (Slurm) where the job runs.
         environment: names of variables that processes get from whoever submits the job. Their
             values are never written down.
-        setup: shell lines that run on each node first.
+        setup: shell lines that run first, on each node; (Slurm) on the first node, whose
+            environment `srun` hands to all.
         directory: the working directory on the cluster; (SkyPilot) what is copied there.
+
+    Raises:
+        UsageError: a value that one of the tools would misread.
     """
 
     name: str
@@ -62,6 +71,12 @@ class JobRequest:
                     f"--env {shown}: give the name of a variable alone. Its value is taken from "
                     "the environment of whoever submits the job and never written into a file."
                 )
+        if self.gpus is not None and not _KIND.fullmatch(self.gpus):
+            raise UsageError(f"--gpus {self.gpus!r}: expected a kind alone, such as H100.")
+        if self.partition is not None and not _PARTITIONS.fullmatch(self.partition):
+            raise UsageError(f"--partition {self.partition!r}: expected NAME or NAME,NAME.")
+        if not self.directory or not self.directory.isprintable():
+            raise UsageError(f"--directory {self.directory!r}: expected a path on one line.")
 
 
 class _Model(BaseModel):
@@ -111,15 +126,24 @@ class DstackTask(_Model):
 
 
 def sbatch_file(plan: LaunchPlan, job: JobRequest) -> str:
-    """A batch script for Slurm: one torchrun on each node, which meet on the first."""
+    """A batch script for Slurm: one torchrun on each node, which meet on the first.
+
+    Raises:
+        UsageError: a credential is written out, or the time limit is too short.
+    """
     refuse_secrets([*plan.words, *job.setup])
+    if job.minutes is not None and job.minutes <= GRACE:
+        raise UsageError(
+            f"--minutes {job.minutes}: Slurm tells the run to stop {GRACE} minutes before the "
+            "limit, which would be at once. Ask for more."
+        )
     lines = [
         f"--job-name={job.name}",
         f"--nodes={plan.nodes}",
         "--ntasks-per-node=1",
         "--output=%x-%j.out",
         # The run saves a checkpoint when it is told to stop, and needs a moment for it.
-        "--signal=TERM@120",
+        f"--signal=TERM@{60 * GRACE}",
     ]
     optional = {
         "--gpus-per-node": f"{job.gpus}:{plan.processes}" if job.gpus else None,
@@ -130,7 +154,7 @@ def sbatch_file(plan: LaunchPlan, job: JobRequest) -> str:
     }
     lines += [f"{option}={value}" for option, value in optional.items() if value is not None]
     if job.directory != ".":
-        lines.append(f"--chdir={job.directory}")
+        lines.append(f"--chdir={_in_header(job.directory)}")
     asked = [f': "${{{name}:?set {name} before sbatch}}"' for name in job.environment]
     # Not through a pipe to `head`, which may kill the writer, and with it the script.
     meet = 'hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")\nread -r head <<< "$hosts"'
@@ -140,9 +164,28 @@ def sbatch_file(plan: LaunchPlan, job: JobRequest) -> str:
     return f"#!/bin/bash\n{header}\nset -euo pipefail\n" + "".join(f"{line}\n" for line in body)
 
 
+def _in_header(value: str) -> str:
+    """As Slurm reads a ``#SBATCH`` line: spaces and # end an option, a backslash takes the next."""
+    if _PLAIN.fullmatch(value):
+        return value
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
 def skypilot_file(plan: LaunchPlan, job: JobRequest) -> str:
-    """A task for ``sky launch``."""
+    """A task for ``sky launch``.
+
+    Raises:
+        UsageError: a credential is written out, or SkyPilot has nothing for an option.
+    """
     refuse_secrets([*plan.words, *job.setup])
+    if job.partition is not None:
+        raise UsageError("--partition is Slurm's: SkyPilot has none. Leave it out.")
+    if job.minutes is not None:
+        raise UsageError(
+            "--minutes: a SkyPilot task has no time limit. Leave it out; `sky autostop` ends "
+            "machines that idle."
+        )
     meet = 'read -r head <<< "$SKYPILOT_NODE_IPS"'
     command = _torchrun(plan, f'"$head:{PORT}"', '"$SKYPILOT_TASK_ID"')
     task = SkyPilotTask(
@@ -165,8 +208,20 @@ def skypilot_file(plan: LaunchPlan, job: JobRequest) -> str:
 
 
 def dstack_file(plan: LaunchPlan, job: JobRequest) -> str:
-    """A task for ``dstack apply``."""
+    """A task for ``dstack apply``.
+
+    Raises:
+        UsageError: a credential is written out, or dstack has nothing for an option.
+    """
     refuse_secrets([*plan.words, *job.setup])
+    if job.partition is not None:
+        raise UsageError("--partition is Slurm's: dstack has none. Leave it out.")
+    if job.directory != "." and not job.directory.startswith("/"):
+        raise UsageError(
+            f"--directory {job.directory}: dstack needs an absolute path inside the container."
+        )
+    if len(job.name) < 2:
+        raise UsageError(f"--name {job.name}: dstack needs two characters or more.")
     command = _torchrun(plan, f'"$DSTACK_MASTER_NODE_IP:{PORT}"', '"$DSTACK_RUN_NAME"')
     task = DstackTask(
         name=job.name,
