@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
 from voicehub.models.artifact import read_artifact
+from voicehub.models.tensor_files import read_tensors, require_same_tensors, write_tensors
 from voicehub_asr_ctc.config import LogMelModelConfig
 from voicehub_asr_ctc.front_ends.log_mel import LogMelFrontEnd
 from voicehub_asr_ctc.network import LogMelNetwork, NetworkConfig
@@ -32,12 +30,7 @@ class LogMelCTC(CTCRecogniser):
         super().__init__(name_or_path, **arguments)
         self._weights: Path | None = None
         if self.name_or_path != RANDOM_WEIGHTS:
-            artifact = read_artifact(self.name_or_path)
-            if artifact.model_type != self.model_type:
-                raise ConfigurationError(
-                    f"{self.name_or_path} holds a {artifact.model_type!r}, not a "
-                    f"{self.model_type!r}."
-                )
+            artifact = read_artifact(self.name_or_path, self.model_type)
             self._configure(
                 LogMelModelConfig.model_validate(artifact.model["config"]),
                 load_tokenizer(artifact.directory),
@@ -100,36 +93,13 @@ class LogMelCTC(CTCRecogniser):
     def _load_weights(self) -> None:
         network = LogMelNetwork(self.network_config)
         if self._weights is not None:
-            _load_into(network, self._weights)
+            state = read_tensors(self._weights)
+            require_same_tensors(network.state_dict(), state, self._weights)
+            network.load_state_dict(state)
         self.model = network.to(self.device)
         if not self.is_training_load:
             self.model.eval()
 
     def _save_family_files(self, directory: Path) -> None:
-        from safetensors.torch import save_file
-
-        tensors = {name: t.detach().contiguous() for name, t in self.network.state_dict().items()}
-        save_file(tensors, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+        write_tensors(self.network.state_dict(), directory / WEIGHTS_FILE)
         save_tokenizer(self.tokenizer, directory)
-
-
-def _load_into(network: torch.nn.Module, path: Path) -> None:
-    """Copy weights from safetensors, all or nothing."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        state = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read as safetensors: {error}") from error
-    own = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
-    given = {name: tuple(tensor.shape) for name, tensor in state.items()}
-    if own != given:
-        names = sorted(
-            name for name in own.keys() | given.keys() if own.get(name) != given.get(name)
-        )
-        raise CheckpointMismatchError(
-            f"{path} does not fit the model described beside it; {len(names)} tensors differ, the "
-            f"first {names[0]!r}: expected {own.get(names[0])}, found {given.get(names[0])}."
-        )
-    network.load_state_dict(state)

@@ -173,5 +173,5 @@ def test_weights_of_another_size_are_refused(model, tmp_path):
     config = json.loads((tmp_path / "config.json").read_text())
     config["model"]["config"]["hidden_size"] = 32
     (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(ValueError, match="does not fit the model described beside it"):
+    with pytest.raises(ValueError, match="does not fit the model that is described"):
         LogMelCTC.from_pretrained(tmp_path, lazy_load=False)

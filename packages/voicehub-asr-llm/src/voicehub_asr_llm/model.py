@@ -117,11 +117,7 @@ class AsrLlm(LlmRecogniser):
             self.punctuated = punctuated
 
     def _read_artifact(self, directory: Path, bases: Bases) -> None:
-        artifact = read_artifact(directory)
-        if artifact.model_type != self.model_type:
-            raise ConfigurationError(
-                f"{directory} holds a {artifact.model_type!r}, not a {self.model_type!r}."
-            )
+        artifact = read_artifact(directory, self.model_type)
         settings = copy.deepcopy(dict(artifact.model["config"]))
         for part, path in bases._asdict().items():
             if path is not None:

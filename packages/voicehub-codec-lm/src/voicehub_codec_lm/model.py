@@ -110,11 +110,7 @@ class CodecLM(PreTrainedTTSModel):
         self.network: Network = network_class(config, sizes)
 
     def _read_artifact(self, directory: Path, codec: str | Path | None) -> None:
-        artifact = read_artifact(directory)
-        if artifact.model_type != self.model_type:
-            raise ConfigurationError(
-                f"{directory} holds a {artifact.model_type!r}, not a {self.model_type!r}."
-            )
+        artifact = read_artifact(directory, self.model_type)
         _, config_class = NETWORKS[self.model_type]
         stored = dict(artifact.model["config"])
         if codec is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
 from voicehub.suggest import did_you_mean
+from voicehub_hf.checkpoint_config import read_config_dict
 from voicehub_hf.encoders import CTC_ENCODERS, CTCEncoder, ctc_encoder
 from voicehub_hf.processors import build_processor, progress_bars
 
@@ -149,19 +149,9 @@ def checkpoint_source(name: str | Path, local_files_only: bool | None) -> tuple[
 
 
 def _config(source: str, fetch: dict[str, Any], wanted: str | None) -> tuple[Any, CTCEncoder]:
-    """Read the type before transformers does, so that a wrong one is refused by name."""
-    from transformers import AutoConfig, PreTrainedConfig
+    from transformers import AutoConfig
 
-    try:
-        found, _ = PreTrainedConfig.get_config_dict(source, **fetch)
-        if not found:
-            raise FileNotFoundError("there is no such file.")
-    except (OSError, json.JSONDecodeError) as error:
-        raise CheckpointError(
-            f"Cannot read config.json of '{source}', neither as a local directory nor from the "
-            f"Hugging Face Hub: {error}"
-        ) from error
-    model_type = found.get("model_type")
+    model_type = read_config_dict(source, **fetch).get("model_type")
     if model_type not in CTC_ENCODERS:
         raise ConfigurationError(
             f"{source} holds a model of type '{model_type}'; a CTC model of one of these types "

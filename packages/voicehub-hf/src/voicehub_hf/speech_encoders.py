@@ -5,7 +5,6 @@ Importing this module loads neither torch nor transformers.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
 from voicehub.suggest import did_you_mean
+from voicehub_hf.checkpoint_config import read_config_dict
 from voicehub_hf.loading import checkpoint_source, override_settings, refuse_pickles
 from voicehub_hf.processors import progress_bars
 
@@ -236,19 +236,9 @@ def load_speech_encoder(
 
 
 def _config(source: str, fetch: dict[str, Any], encoder: SpeechEncoder) -> Any:
-    """Read the type before transformers does, so that a wrong one is refused by name."""
-    from transformers import AutoConfig, PreTrainedConfig
+    from transformers import AutoConfig
 
-    try:
-        found, _ = PreTrainedConfig.get_config_dict(source, **fetch)
-        if not found:
-            raise FileNotFoundError("there is no such file.")
-    except (OSError, json.JSONDecodeError) as error:
-        raise CheckpointError(
-            f"Cannot read config.json of '{source}', neither as a local directory nor from the "
-            f"Hugging Face Hub: {error}"
-        ) from error
-    model_type = found.get("model_type")
+    model_type = read_config_dict(source, **fetch).get("model_type")
     if model_type != encoder.model_type:
         raise ConfigurationError(
             f"{source} holds a model of type '{model_type}', but '{encoder.model_type}' was asked "

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
 
 from voicehub.errors import CheckpointError, ConfigurationError, UnsupportedTrainingError
+from voicehub_hf.checkpoint_config import read_config_dict
 from voicehub_vits.acoustic import AcousticConfig, check_against_model
 
 _SERVING = (".onnx", ".gguf", ".engine", ".tflite")
@@ -20,17 +20,9 @@ def read_vits_config(source: str, **fetch: Any) -> Any:
         CheckpointError: nothing is there.
         ConfigurationError: it is a model of another kind.
     """
-    from transformers import PreTrainedConfig, VitsConfig
+    from transformers import VitsConfig
 
-    try:
-        found, _ = PreTrainedConfig.get_config_dict(source, **fetch)
-        if not found:
-            raise FileNotFoundError("there is no such file.")
-    except (OSError, json.JSONDecodeError) as error:
-        raise CheckpointError(
-            f"Cannot read config.json of '{source}', neither as a local directory nor from the "
-            f"Hugging Face Hub: {error}"
-        ) from error
+    found = read_config_dict(source, **fetch)
     kind = found.get("model_type")
     if kind != "vits":
         raise ConfigurationError(

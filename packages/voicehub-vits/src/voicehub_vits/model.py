@@ -117,11 +117,7 @@ class VitsTTS(PreTrainedTTSModel):
     def _read_artifact(self, directory: Path, given: dict[str, Any]) -> None:
         from transformers import VitsConfig
 
-        artifact = read_artifact(directory)
-        if artifact.model_type != self.model_type:
-            raise ConfigurationError(
-                f"{directory} holds a {artifact.model_type!r}, not a {self.model_type!r}."
-            )
+        artifact = read_artifact(directory, self.model_type)
         stored = artifact.model
         settings = {**stored["config"], "path": str(directory), "architecture": None}
         settings.update({key: value for key, value in given.items() if value is not None})

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from voicehub.errors import CheckpointError, CheckpointMismatchError
+from voicehub.models.tensor_files import read_tensors, require_same_tensors, write_tensors
 from voicehub_hf.processors import progress_bars
 from voicehub_vits.discriminators import DurationDiscriminator, MultiDiscriminator
 from voicehub_vits.network.initial import draw_weights
@@ -113,11 +114,8 @@ def build_discriminators(wrapper: VitsTTS) -> tuple[Any, Any]:
 
 def write_artifact_state(wrapper: VitsTTS, directory: Path) -> None:
     """Write the tensors of generator and discriminators."""
-    from safetensors.torch import save_file
-
-    for name, module in _parts(wrapper).items():
-        state = {key: value.detach().cpu().contiguous() for key, value in module.items()}
-        save_file(state, directory / name, metadata={"format": "pt"})
+    for name, state in _parts(wrapper).items():
+        write_tensors(state, directory / name)
 
 
 def read_artifact_state(wrapper: VitsTTS, directory: Path, *, training: bool) -> None:
@@ -151,28 +149,13 @@ def _parts(wrapper: VitsTTS) -> dict[str, dict[str, torch.Tensor]]:
 
 
 def _fill(modules: dict[str, nn.Module], path: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        given = load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read as safetensors: {error}") from error
+    given = read_tensors(path)
     own = {
         prefix + key: value
         for prefix, m in modules.items()
         for key, value in m.state_dict().items()
     }
-    apart = sorted(
-        name
-        for name in own.keys() | given.keys()
-        if name not in own or name not in given or own[name].shape != given[name].shape
-    )
-    if apart:
-        raise CheckpointMismatchError(
-            f"{path} does not fit the model described beside it; {len(apart)} tensors differ, the "
-            f"first {apart[0]!r}."
-        )
+    require_same_tensors(own, given, path)
     for prefix, module in modules.items():
         part = {k.removeprefix(prefix): v for k, v in given.items() if k.startswith(prefix)}
         module.load_state_dict(part)

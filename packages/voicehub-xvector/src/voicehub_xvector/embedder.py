@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from voicehub.errors import DataError, UnsupportedTrainingError
 from voicehub.models.lifecycle import PreTrainedSpeakerModel
 from voicehub.models.modes import eval_mode
+from voicehub.models.tensor_files import read_tensors, write_tensors
 from voicehub_data.audio import resample
 from voicehub_data.by_length import run_by_length
 from voicehub_data.given_audio import mono_samples
@@ -25,7 +26,7 @@ from voicehub_xvector.class_map import (
 )
 from voicehub_xvector.front_ends.base import FrontEnd
 from voicehub_xvector.train_modes import Layout, trainable_names
-from voicehub_xvector.weights import copy_weights, load_tensors, save_tensors
+from voicehub_xvector.weights import copy_weights
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -168,7 +169,7 @@ class XVectorModel(PreTrainedSpeakerModel):
 
     def _initialize_from(self, weights: InitialWeights) -> Sequence[str]:
         """Take over what another artifact learnt; prototypes follow their speakers' names."""
-        tensors = load_tensors(weights.directory / WEIGHTS_FILE)
+        tensors = read_tensors(weights.directory / WEIGHTS_FILE)
         remapping = remap_classes(load_classes(weights.directory), self.classes)
         notes = copy_weights(self.model, tensors, remapping, weights.directory)
         return [remapping.describe(), *notes]
@@ -179,7 +180,7 @@ class XVectorModel(PreTrainedSpeakerModel):
         return {name: t for name, t in state.items() if not name.startswith("encoder.")}
 
     def _save_family_files(self, directory: Path) -> None:
-        save_tensors(self._own_tensors(), directory / WEIGHTS_FILE)
+        write_tensors(self._own_tensors(), directory / WEIGHTS_FILE)
         save_classes(self.classes, directory)
 
     def artifact_config(self) -> dict[str, Any]:

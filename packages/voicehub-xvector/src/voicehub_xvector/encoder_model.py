@@ -14,6 +14,7 @@ from torch import Tensor
 
 from voicehub.errors import ConfigurationError
 from voicehub.models.artifact import is_artifact, read_artifact
+from voicehub.models.tensor_files import read_tensors
 from voicehub_hf.encoders import padding_sensitive, unwrapped
 from voicehub_hf.identity import checkpoint_identity
 from voicehub_hf.lora import add_lora, merge_lora
@@ -41,7 +42,7 @@ from voicehub_xvector.train_modes import (
     encoder_without_grad,
     stops_before_embedding,
 )
-from voicehub_xvector.weights import load_into, load_tensors
+from voicehub_xvector.weights import load_into
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,11 +76,7 @@ class EncoderXVector(XVectorModel):
         self._cut = False
         directory = Path(self.name_or_path)
         if directory.is_dir() and is_artifact(directory):
-            artifact = read_artifact(directory)
-            if artifact.model_type != self.model_type:
-                raise ConfigurationError(
-                    f"{directory} holds a {artifact.model_type!r}, not a {self.model_type!r}."
-                )
+            artifact = read_artifact(directory, self.model_type)
             self.config = EncoderModelConfig.model_validate(artifact.model["config"])
             self.classes = load_classes(directory)
             self._weights = directory / WEIGHTS_FILE
@@ -191,7 +188,7 @@ class EncoderXVector(XVectorModel):
             runs_apart=self.config.exact_padding and padding_sensitive(encoder.config),
         )
         if self._weights is not None:
-            load_into(network, load_tensors(self._weights), self._weights)
+            load_into(network, read_tensors(self._weights), self._weights)
         self.model = network.to(self.device)
         if self.is_training_load:
             self.model.train()

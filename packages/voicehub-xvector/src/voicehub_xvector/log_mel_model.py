@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from voicehub.errors import ConfigurationError
 from voicehub.models.artifact import read_artifact
+from voicehub.models.tensor_files import read_tensors
 from voicehub_xvector.class_map import load_classes
 from voicehub_xvector.config import LogMelModelConfig
 from voicehub_xvector.embedder import RANDOM_WEIGHTS, WEIGHTS_FILE, XVectorModel
@@ -16,7 +16,7 @@ from voicehub_xvector.heads import build_head
 from voicehub_xvector.losses import build_loss
 from voicehub_xvector.network import LogMelNetwork
 from voicehub_xvector.train_modes import Layout, stops_before_embedding
-from voicehub_xvector.weights import load_into, load_tensors
+from voicehub_xvector.weights import load_into
 
 
 class LogMelXVector(XVectorModel):
@@ -33,12 +33,7 @@ class LogMelXVector(XVectorModel):
         super().__init__(name_or_path, **arguments)
         self._weights: Path | None = None
         if self.name_or_path != RANDOM_WEIGHTS:
-            artifact = read_artifact(self.name_or_path)
-            if artifact.model_type != self.model_type:
-                raise ConfigurationError(
-                    f"{self.name_or_path} holds a {artifact.model_type!r}, not a "
-                    f"{self.model_type!r}."
-                )
+            artifact = read_artifact(self.name_or_path, self.model_type)
             config = LogMelModelConfig.model_validate(artifact.model["config"])
             self._configure(config, load_classes(artifact.directory))
             self._weights = artifact.directory / WEIGHTS_FILE
@@ -72,7 +67,7 @@ class LogMelXVector(XVectorModel):
         loss = build_loss(self.config.loss, head.embedding_size, len(self.classes))
         network = LogMelNetwork(head, loss)
         if self._weights is not None:
-            load_into(network, load_tensors(self._weights), self._weights)
+            load_into(network, read_tensors(self._weights), self._weights)
         self.model = network.to(self.device)
         if not self.is_training_load:
             self.model.eval()

@@ -1,4 +1,4 @@
-"""Reading, writing and taking over weights."""
+"""Taking over weights."""
 
 from __future__ import annotations
 
@@ -8,33 +8,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from voicehub.errors import CheckpointError, CheckpointMismatchError
+from voicehub.models.tensor_files import require_same_tensors
 from voicehub_xvector.class_map import Remapping
 
 _PROTOTYPES = "loss.weight"
-
-
-def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write tensors as safetensors."""
-    from safetensors.torch import save_file
-
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    save_file(plain, path, metadata={"format": "pt"})
-
-
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read safetensors.
-
-    Raises:
-        CheckpointError: the file is missing or damaged.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read as safetensors: {error}") from error
 
 
 def load_into(network: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> None:
@@ -44,7 +21,7 @@ def load_into(network: nn.Module, tensors: Mapping[str, Tensor], path: Path) -> 
         CheckpointMismatchError: names or shapes differ.
     """
     own = _own_state(network)
-    _require_equal(own, tensors, str(path))
+    require_same_tensors(own, tensors, path)
     with torch.no_grad():
         for name, tensor in tensors.items():
             own[name].copy_(tensor)
@@ -70,7 +47,7 @@ def copy_weights(
     own = _own_state(network)
     others = {name: t for name, t in own.items() if name != _PROTOTYPES}
     given = {name: t for name, t in tensors.items() if name != _PROTOTYPES}
-    _require_equal(others, given, str(source))
+    require_same_tensors(others, given, source)
     notes = []
     with torch.no_grad():
         for name, tensor in given.items():
@@ -91,15 +68,3 @@ def copy_weights(
 def _own_state(network: nn.Module) -> dict[str, Tensor]:
     state = network.state_dict()
     return {name: t for name, t in state.items() if not name.startswith("encoder.")}
-
-
-def _require_equal(own: Mapping[str, Tensor], given: Mapping[str, Tensor], source: str) -> None:
-    ours = {name: tuple(t.shape) for name, t in own.items()}
-    theirs = {name: tuple(t.shape) for name, t in given.items()}
-    if ours == theirs:
-        return
-    names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
-    raise CheckpointMismatchError(
-        f"{source} does not fit the model that is described; {len(names)} tensors differ, the "
-        f"first {names[0]!r}: expected {ours.get(names[0])}, found {theirs.get(names[0])}."
-    )

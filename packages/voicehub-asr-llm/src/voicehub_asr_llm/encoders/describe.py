@@ -10,6 +10,7 @@ from voicehub.models.artifact import artifact_directory, is_artifact
 from voicehub.suggest import did_you_mean
 from voicehub_asr_llm.config import EncoderConfig
 from voicehub_asr_llm.encoders.base import EncoderSource
+from voicehub_hf.checkpoint_config import read_config_dict
 from voicehub_hf.speech_encoders import SPEECH_ENCODERS
 
 #: Where an artifact of ours keeps what plain transformers loads.
@@ -38,20 +39,15 @@ def describe_encoder(config: EncoderConfig) -> EncoderSource:
 
 def _model_type(config: EncoderConfig) -> str:
     """``model_type`` of a checkpoint of transformers, if it is one of the known."""
-    from transformers import PreTrainedConfig
-
     fetch: dict[str, Any] = {
         "revision": config.revision,
         "local_files_only": config.local_files_only or Path(config.path).is_dir(),
     }
     try:
-        found, _ = PreTrainedConfig.get_config_dict(config.path, **fetch)
-        if not found:
-            raise FileNotFoundError("it has no config.json.")
-    except OSError as error:
+        found = read_config_dict(config.path, **fetch)
+    except CheckpointError as error:
         raise CheckpointError(
-            f"model.encoder.path: there is no checkpoint at {config.path}, neither in a local "
-            f"directory nor on the Hugging Face Hub: {error}"
+            f"model.encoder.path: no checkpoint at {config.path} can be read. {error}"
         ) from error
     model_type = str(found.get("model_type"))
     if model_type not in SPEECH_ENCODERS:

@@ -14,7 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from voicehub.errors import CheckpointError, CheckpointMismatchError
+from voicehub.errors import CheckpointError
+from voicehub.models.tensor_files import read_tensors, require_same_tensors, write_tensors
 from voicehub_asr_llm.config import AsrLlmModelConfig
 from voicehub_asr_llm.decoders.loading import plain
 from voicehub_asr_llm.network import AsrLlmNetwork
@@ -43,10 +44,10 @@ def save_parts(
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        _write(network.projector.state_dict(), directory / PROJECTOR_FILE)
+        write_tensors(network.projector.state_dict(), directory / PROJECTOR_FILE)
         for part, tensors in _changed_of_bases(network, frozenset(carried)).items():
             if tensors:
-                _write(tensors, directory / _BASE_FILES[part])
+                write_tensors(tensors, directory / _BASE_FILES[part])
         if config.decoder.lora is not None:
             _save_adapter(network.decoder, config, directory / ADAPTER_FOLDER)
     except OSError as error:
@@ -66,23 +67,24 @@ def load_parts(
         CheckpointMismatchError: names or shapes differ; nothing was changed.
     """
     pending: list[tuple[Mapping[str, Tensor], Mapping[str, Tensor]]] = []
-    given = _read(directory / PROJECTOR_FILE)
+    given = read_tensors(directory / PROJECTOR_FILE)
     own = network.projector.state_dict()
-    _require_equal(own, given, directory / PROJECTOR_FILE)
+    require_same_tensors(own, given, directory / PROJECTOR_FILE)
     pending.append((own, given))
     replaced: set[str] = set()
     for part, name in _BASE_FILES.items():
         if (directory / name).is_file():
             module: Any = network.encoder if part == "encoder" else plain(network.decoder)
-            own, given = module.state_dict(), _read(directory / name)
-            _require_equal({key: own[key] for key in given if key in own}, given, directory / name)
+            own, given = module.state_dict(), read_tensors(directory / name)
+            known = {key: own[key] for key in given if key in own}
+            require_same_tensors(known, given, directory / name)
             pending.append((own, given))
             replaced |= {f"{part}.{key}" for key in given}
     adapter = directory / ADAPTER_FOLDER / _ADAPTER_FILE
     has_adapter = config.decoder.lora is not None and adapter.is_file()
     if has_adapter:
-        own, given = adapter_tensors(network.decoder), _read(adapter)
-        _require_equal(own, given, adapter)
+        own, given = adapter_tensors(network.decoder), read_tensors(adapter)
+        require_same_tensors(own, given, adapter)
         pending.append((own, given))
     with torch.no_grad():
         for own, given in pending:
@@ -127,15 +129,15 @@ def holds_decoder(directory: Path) -> bool:
 
 def saved_names(directory: Path) -> frozenset[str]:
     """Names, as in the network, of the tensors that an artifact holds, the scale left out."""
-    names = {f"projector.{name}" for name in _read(directory / PROJECTOR_FILE)}
+    names = {f"projector.{name}" for name in read_tensors(directory / PROJECTOR_FILE)}
     names -= {"projector.output_scale"}
     for part, file in _BASE_FILES.items():
         if (directory / file).is_file():
             prefix = "decoder." if part == "decoder" else "encoder."
-            names |= {f"{prefix}{name}" for name in _read(directory / file)}
+            names |= {f"{prefix}{name}" for name in read_tensors(directory / file)}
     adapter = directory / ADAPTER_FOLDER / _ADAPTER_FILE
     if adapter.is_file():
-        names |= {f"decoder.{_with_adapter_name(name)}" for name in _read(adapter)}
+        names |= {f"decoder.{_with_adapter_name(name)}" for name in read_tensors(adapter)}
     return frozenset(names)
 
 
@@ -174,32 +176,3 @@ def _changed_of_bases(
             if (p.requires_grad and ".lora_" not in name) or f"{part}.{name}" in carried
         }
     return found
-
-
-def _write(tensors: Mapping[str, Tensor], path: Path) -> None:
-    from safetensors.torch import save_file
-
-    copies = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    save_file(copies, path, metadata={"format": "pt"})
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read as safetensors: {error}") from error
-
-
-def _require_equal(own: Mapping[str, Tensor], given: Mapping[str, Tensor], path: Path) -> None:
-    ours = {name: tuple(t.shape) for name, t in own.items()}
-    theirs = {name: tuple(t.shape) for name, t in given.items()}
-    if ours == theirs:
-        return
-    names = sorted(n for n in ours.keys() | theirs.keys() if ours.get(n) != theirs.get(n))
-    raise CheckpointMismatchError(
-        f"{path} does not fit the model that is described; {len(names)} tensors differ, the first "
-        f"{names[0]!r}: expected {ours.get(names[0])}, found {theirs.get(names[0])}."
-    )

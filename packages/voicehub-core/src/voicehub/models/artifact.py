@@ -89,11 +89,15 @@ def is_artifact(directory: Path) -> bool:
     return (directory / CONFIG_FILE).is_file() and FORMAT_KEY in read_config(directory)
 
 
-def read_artifact(directory: str | Path) -> Artifact:
+def read_artifact(directory: str | Path, model_type: str | None = None) -> Artifact:
     """Read a portable artifact.
 
+    Args:
+        directory: Where it lies.
+        model_type: Type that it must have; None takes any.
+
     Raises:
-        ConfigurationError: not an artifact, of a newer format, or damaged.
+        ConfigurationError: not an artifact, of a newer format, of another type, or damaged.
     """
     directory = Path(directory)
     document = read_config(directory)
@@ -113,4 +117,7 @@ def read_artifact(directory: str | Path) -> Artifact:
                 f"{directory / CONFIG_FILE}: {key!r} must be a {kind.__name__}, "
                 f"found {document.get(key)!r}."
             )
-    return Artifact(directory, document["model_type"], document["family"], document["model"])
+    found = Artifact(directory, document["model_type"], document["family"], document["model"])
+    if model_type is not None and found.model_type != model_type:
+        raise ConfigurationError(f"{directory} holds a {found.model_type!r}, not a {model_type!r}.")
+    return found

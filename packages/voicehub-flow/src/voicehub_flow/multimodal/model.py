@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from voicehub.data.keyed_random import preserved_global_state
-from voicehub.errors import CheckpointError, ConfigurationError
+from voicehub.errors import ConfigurationError
 from voicehub.models.artifact import is_artifact, read_artifact
 from voicehub.models.lifecycle import PreTrainedSpeechModel
 from voicehub.models.results import Synthesis
 from voicehub.models.sampling import Prompt
+from voicehub.models.tensor_files import read_tensors, require_same_tensors, write_tensors
 from voicehub_flow.features.base import AudioExtractor, Extractor, Kind, TextExtractor
 from voicehub_flow.features.registry import stored_extractor
 from voicehub_flow.multimodal.generation import GenerationConditions, generate_latents
@@ -113,11 +114,7 @@ class MultimodalFlow(PreTrainedSpeechModel):
         return model
 
     def _read_artifact(self, directory: Path) -> None:
-        artifact = read_artifact(directory)
-        if artifact.model_type != self.model_type:
-            raise ConfigurationError(
-                f"{directory} holds a {artifact.model_type!r}, not a {self.model_type!r}."
-            )
+        artifact = read_artifact(directory, self.model_type)
         stored = artifact.model
         self.config = MultimodalModelConfig.load(stored["config"])
         self.shapes = FeatureShapes.from_dict(stored["shapes"])
@@ -179,7 +176,10 @@ class MultimodalFlow(PreTrainedSpeechModel):
             torch.manual_seed(self.seed)
             module = MultimodalTransformer(self.config.architecture, self.shapes)
         if self._is_artifact:
-            _read_tensors(module, Path(self.name_or_path) / WEIGHTS_FILE)
+            path = Path(self.name_or_path) / WEIGHTS_FILE
+            state = read_tensors(path)
+            require_same_tensors(module.state_dict(), state, path)
+            module.load_state_dict(state)
         else:
             with torch.no_grad():
                 for name, value in self._initial.items():
@@ -190,13 +190,7 @@ class MultimodalFlow(PreTrainedSpeechModel):
     # -- saving -----------------------------------------------------------------------------------
 
     def _save_family_files(self, directory: Path) -> None:
-        from safetensors.torch import save_file
-
-        tensors = {
-            name: tensor.detach().cpu().contiguous()
-            for name, tensor in self.model.state_dict().items()
-        }
-        save_file(tensors, directory / WEIGHTS_FILE, metadata={"format": "pt"})
+        write_tensors(self.model.state_dict(), directory / WEIGHTS_FILE)
         for kept in self._kept.values():
             if kept["saved"]:
                 target = directory / EXTRACTORS_FOLDER / kept["place"]
@@ -268,15 +262,3 @@ class MultimodalFlow(PreTrainedSpeechModel):
         options = {"num_frames": asked.frames, **prompt.options}
         latents = self.generate(asked.conditions, seeds=(seed,), **options)
         return Synthesis(prompt.text or "", self.decode(latents)[0], self.sampling_rate)
-
-
-def _read_tensors(module: torch.nn.Module, path: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        module.load_state_dict(load_file(path))
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise CheckpointError(
-            f"{path}: cannot be read as this model's weights ({error})."
-        ) from error

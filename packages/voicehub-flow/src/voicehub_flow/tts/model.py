@@ -126,11 +126,7 @@ class F5TTS(PreTrainedTTSModel):
         return model
 
     def _read_artifact(self, directory: Path, given: dict[str, Any]) -> None:
-        artifact = read_artifact(directory)
-        if artifact.model_type != self.model_type:
-            raise ConfigurationError(
-                f"{directory} holds a {artifact.model_type!r}, not a {self.model_type!r}."
-            )
+        artifact = read_artifact(directory, self.model_type)
         changed = {name: value for name, value in given.items() if value is not None}
         fixed = sorted(set(changed) - {"vocoder", "synthesis"})
         if fixed:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
+from voicehub.models.tensor_files import read_tensors
 from voicehub_flow.config import F5Architecture, F5TTSModelConfig
 from voicehub_flow.text import Vocabulary
 from voicehub_flow.text.vocabulary import VOCABULARY_FILE
@@ -86,14 +87,7 @@ def read_weights(weights: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: the file cannot be read.
     """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        tensors = load_file(weights)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{weights} cannot be read: {error}") from error
-    named = {own_name(key): tensor.float() for key, tensor in tensors.items()}
+    named = {own_name(key): tensor.float() for key, tensor in read_tensors(weights).items()}
     return {name: tensor for name, tensor in named.items() if name is not None}
 
 

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from voicehub.checkpoints.manifest import hash_file
-from voicehub.errors import CheckpointCorruptError, CheckpointMismatchError, ConfigurationError
+from voicehub.errors import CheckpointCorruptError, ConfigurationError
+from voicehub.models.tensor_files import require_same_tensors
 
 #: Names of weights as published, the first that is there; globs.
 _WEIGHTS = (
@@ -138,17 +139,7 @@ def load_into(module: nn.Module, state: Mapping[str, Tensor], path: Path) -> nn.
     Raises:
         CheckpointMismatchError: names or shapes differ.
     """
-    own = module.state_dict()
-    wrong = sorted(
-        name
-        for name in own.keys() | state.keys()
-        if name not in own or name not in state or own[name].shape != state[name].shape
-    )
-    if wrong:
-        raise CheckpointMismatchError(
-            f"{path} does not fit its configuration: {', '.join(wrong[:5])}"
-            f"{' and more' if len(wrong) > 5 else ''} are missing, unknown or of another shape."
-        )
+    require_same_tensors(module.state_dict(), state, path)
     module.load_state_dict(dict(state))
     return module.eval().requires_grad_(False)
 
