@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import typer
 
-from voicehub_remote.verbs import attach, checkpoint, deploy, fetch, logs, status, stop, train
+from voicehub_remote.verbs import (
+    attach,
+    checkpoint,
+    deploy,
+    down,
+    fetch,
+    logs,
+    status,
+    stop,
+    train,
+    up,
+    wait,
+)
 
 app = typer.Typer(
     name="remote",
@@ -12,6 +24,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+app.command("up")(up.up)
+app.command("wait")(wait.wait)
 app.command("deploy")(deploy.deploy)
 app.command("train")(train.train)
 app.command("attach")(attach.attach)
@@ -20,3 +34,5 @@ app.command("status")(status.status)
 app.command("checkpoint")(checkpoint.checkpoint)
 app.command("fetch")(fetch.fetch)
 app.command("stop")(stop.stop)
+app.command("down")(down.down)
+app.command("machines")(down.machines)

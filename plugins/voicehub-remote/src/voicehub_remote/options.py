@@ -60,20 +60,36 @@ def open_remote(
     """The host of these options. It connects with its first command.
 
     Args:
-        host, identity, ssh_option, accept_new_host_key, connect_timeout: the options above.
+        host: USER@HOST:PORT, an alias, or the name of a machine that `up` has started.
+        identity, ssh_option, accept_new_host_key, connect_timeout: the options above.
         folder: on the host, where things go: ``Places.root``.
 
     Raises:
-        UsageError: an option is malformed.
+        UsageError: an option is malformed, or the machine of that name has no address yet.
     """
     from voicehub_remote.ssh import Remote
     from voicehub_remote.target import Target
 
     target = Target.parse(
-        host,
+        _address(host, json_mode),
         identity=identity,
         options=tuple(ssh_option or ()),
         accept_new_host_key=accept_new_host_key,
         connect_timeout=connect_timeout,
     )
     return Remote(target, dry_run=dry_run, json_mode=json_mode, folder=folder)
+
+
+def _address(host: str, json_mode: bool) -> str:
+    """The host, or where the machine is that `up` has started under this name."""
+    from voicehub.cli.output import UsageError, say
+    from voicehub_remote.providers.machines import find
+
+    record = find(host)
+    if record is None:
+        return host
+    target = record.machine.target
+    if target is None:
+        raise UsageError(f"The machine {host} has no address yet: `voicehub remote wait {host}`.")
+    say(f"{host} is {target}, a machine of {record.provider}", json_mode=json_mode)
+    return target

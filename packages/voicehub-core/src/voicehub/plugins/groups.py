@@ -14,6 +14,7 @@ DATA_SOURCES = "voicehub.data_sources"
 PRESETS = "voicehub.presets"
 COMMANDS = "voicehub.commands"
 PLUGINS = "voicehub.plugins"
+REMOTE_PROVIDERS = "voicehub.remote_providers"
 CONFORMANCE = "voicehub.conformance"
 
 GROUPS = (
@@ -27,6 +28,7 @@ GROUPS = (
     PRESETS,
     COMMANDS,
     PLUGINS,
+    REMOTE_PROVIDERS,
     CONFORMANCE,
 )
 

@@ -1,0 +1,1 @@
+"""Who starts and ends machines: the plugin point ``voicehub.remote_providers``."""

@@ -1,0 +1,62 @@
+"""``voicehub remote down`` and ``machines``: end a machine of a provider, and list them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from voicehub.cli.options import JsonOption
+from voicehub.cli.output import finish
+from voicehub.cli.tables import table
+
+
+def down(
+    name: Annotated[str, typer.Argument(help="A machine that `up` has started.")],
+    keep_disk: Annotated[
+        bool, typer.Option("--keep-disk", help="Stop it only. The disk may still cost.")
+    ] = False,
+    json_: JsonOption = False,
+) -> None:
+    """End the machine with its disk: what was not fetched is lost."""
+    from dataclasses import replace
+
+    from voicehub_remote.providers import machines
+    from voicehub_remote.providers.contract import MachineState
+
+    record = machines.require(name)
+    provider = record.open()
+    if keep_disk:
+        provider.stop(record.machine)
+        state = MachineState.STOPPED
+        machine = replace(record.machine, state=state, target=None)
+        machines.save(machines.Record(machine, record.provider, record.settings))
+    else:
+        provider.down(record.machine)
+        state = MachineState.GONE
+        machines.forget(name)
+    result = {"name": name, "provider": record.provider, "state": state.value}
+    finish({"machine": result}, json_mode=json_, human=f"{name}: {state.value}")
+
+
+def machines(json_: JsonOption = False) -> None:
+    """List machines that were started from here, as their providers know them now."""
+    from voicehub_remote.providers import machines as started
+    from voicehub_remote.providers.contract import ProviderError
+
+    rows, told = [], []
+    for name in started.names():
+        record = started.require(name)
+        try:
+            machine = record.open().look(record.machine)
+        except ProviderError as error:  # the others are told of all the same
+            machine, state = record.machine, f"unknown: {error}"
+        else:
+            state = machine.state.value
+            started.save(started.Record(machine, record.provider, record.settings))
+        rows.append((name, record.provider, state, machine.target or "", machine.cost))
+        told.append({**started.as_dict(machine), "provider": record.provider, "state": state})
+    human = table(("name", "provider", "state", "address", "cost"), rows)
+    finish(
+        {"machines": told}, json_mode=json_, human=human if rows else "No machines were started."
+    )
