@@ -1,8 +1,8 @@
 """Everything that is done with this repository: ``python -m nox -s NAME``.
 
-The sessions share one environment, ``.venv``, which the first of them makes; ``matrix``,
-``core_only`` and ``wheels`` make clean ones of their own. What each does in detail stands in
-``tools/``.
+The sessions share one environment, ``.venv``, which the first of them makes; ``job_files``,
+``matrix``, ``core_only`` and ``wheels`` make clean ones of their own. What each does in detail
+stands in ``tools/``.
 """
 
 from __future__ import annotations
@@ -61,6 +61,16 @@ def bars(session: nox.Session) -> None:
     """Measure what takes longer than tests may: `nox -s bars -- NAME` picks some."""
     python = prepare(session, "bench")
     session.run(python, "tests/bars", *session.posargs, external=True)
+
+
+@nox.session(venv_backend="virtualenv", reuse_venv=True)
+def job_files(session: nox.Session) -> None:
+    """SkyPilot and dstack read the job files that `voicehub launch` writes for them."""
+    python = prepare(session)
+    session.install("--no-compile", "-r", "requirements/job_files.txt")
+    tools = {"VOICEHUB_JOB_TOOLS": str(Path(session.bin) / "python"), "OMP_NUM_THREADS": "1"}
+    tests = "packages/voicehub-core/tests/cli/test_job_tools.py"
+    session.run(python, "-m", "pytest", tests, *session.posargs, external=True, env=tools)
 
 
 @nox.session
