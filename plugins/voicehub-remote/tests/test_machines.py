@@ -57,6 +57,9 @@ def test_from_up_to_down(sshd: Host, told: Any, folder: Path, tmp_path: Path) ->
     # Its name stands for the host.
     commands = told("deploy", "box", *login, "--skip-setup", "--dry-run")["deploy"]["commands"]
     assert all(f"{sshd.user}@127.0.0.1" in line for line in commands)
+    assert told("down", "box", "--dry-run")["machine"]["commands"] == [f"rm {there}"]
+    assert told("machines", "--dry-run")["commands"] == [state]
+    assert there.exists()
     assert told("down", "box")["machine"]["state"] == "gone" and not there.exists()
     assert told("machines")["machines"] == []
     assert "known: none" in told("down", "box", code=2)

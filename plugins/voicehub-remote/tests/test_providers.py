@@ -233,7 +233,7 @@ def test_settings_are_checked(settings: dict[str, str]) -> None:
 def test_what_a_machine_needs() -> None:
     for request in (MachineRequest("m", image="i"), MachineRequest("m", "H100")):
         with pytest.raises(UsageError, match="name"):
-            RunPodProvider({}).plan(request)
+            RunPodProvider({}).plan("up", request)
 
 
 # -- shell commands ------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ def test_commands_are_checked(settings: dict[str, str]) -> None:
 def test_providers_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert provider_names() == ["command", "runpod"]
     provider: Provider = make_provider("command", {"up": "true"})
-    assert provider.plan(REQUEST) == ["true"]
+    assert provider.plan("up", REQUEST) == ["true"]
     with pytest.raises(UsageError, match="only command, runpod.* Did you mean 'runpod'"):
         make_provider("runpods", {})
 

@@ -14,7 +14,10 @@ _SSH = "Connection"
 
 HostArgument = Annotated[
     str,
-    typer.Argument(metavar="HOST[:PORT]", help="USER@HOST:PORT, or an alias of ~/.ssh/config."),
+    typer.Argument(
+        metavar="HOST[:PORT]",
+        help="USER@HOST:PORT, an alias of ~/.ssh/config, or a machine of `up`.",
+    ),
 ]
 IdentityOption = Annotated[
     Path | None, typer.Option("--identity", "-i", help="Private key.", rich_help_panel=_SSH)
@@ -35,7 +38,9 @@ ConnectTimeoutOption = Annotated[
 ]
 RootOption = Annotated[
     str | None,
-    typer.Option("--root", help="Folder there that holds everything.  [voicehub/PROJECT]"),
+    typer.Option(
+        "--root", help="Folder there that holds everything.", show_default="voicehub/PROJECT"
+    ),
 ]
 ProjectOption = Annotated[
     Path, typer.Option("--project", help="Folder of the project, here.", file_okay=False)

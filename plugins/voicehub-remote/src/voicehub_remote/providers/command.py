@@ -12,6 +12,7 @@ from voicehub.cli.launch_plan import refuse_secrets
 from voicehub.cli.output import UsageError
 from voicehub_remote.explain import tail_of
 from voicehub_remote.providers.contract import (
+    Deed,
     Machine,
     MachineRequest,
     MachineState,
@@ -74,15 +75,22 @@ class CommandProvider:
         """Run ``down``."""
         self._run("down", _of(machine))
 
-    def plan(self, request: MachineRequest) -> list[str]:
-        """The ``up`` command."""
-        return [_filled(self._commands["up"], _values(request))]
+    def plan(self, deed: Deed, subject: MachineRequest | Machine) -> list[str]:
+        """The command for it, none where the state is not asked for."""
+        values = _values(subject) if isinstance(subject, MachineRequest) else _of(subject)
+        if deed == "look":
+            state = self._commands.get("state")
+            return [] if state is None else [_filled(state, values)]
+        return [self._command(deed, values)]
 
-    def _run(self, key: str, values: Mapping[str, str]) -> str:
+    def _command(self, key: str, values: Mapping[str, str]) -> str:
         command = self._commands.get(key)
         if not command:
             raise UsageError(f"The provider command has no command for {key}: --set {key}='...'.")
-        filled = _filled(command, values)
+        return _filled(command, values)
+
+    def _run(self, key: str, values: Mapping[str, str]) -> str:
+        filled = self._command(key, values)
         ended = subprocess.run(
             ["sh", "-c", filled],
             stdin=subprocess.DEVNULL,

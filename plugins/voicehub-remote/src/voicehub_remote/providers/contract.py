@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from voicehub_remote.errors import RemoteError
 
@@ -71,6 +71,9 @@ class Machine:
     cost: str = ""
 
 
+Deed = Literal["up", "look", "stop", "down"]
+
+
 class Provider(Protocol):
     """A provider. Its factory is called with settings ``--set KEY=VALUE``, and refuses unknown ones
     with a ``UsageError``. Secrets come from environment variables, never from settings.
@@ -104,8 +107,13 @@ class Provider(Protocol):
             ProviderError: it may still run.
         """
 
-    def plan(self, request: MachineRequest) -> list[str]:
-        """What ``up`` would do, each as a line that can be copied into a shell, without secrets."""
+    def plan(self, deed: Deed, subject: MachineRequest | Machine) -> list[str]:
+        """What a method would do, each as a line that can be copied into a shell, without secrets.
+
+        Args:
+            deed: name of the method.
+            subject: what it would be given.
+        """
 
 
 @dataclass(frozen=True)

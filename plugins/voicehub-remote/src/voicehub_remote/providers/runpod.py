@@ -8,6 +8,7 @@ from typing import Any
 
 from voicehub.cli.output import UsageError
 from voicehub_remote.providers.contract import (
+    Deed,
     Machine,
     MachineRequest,
     MachineState,
@@ -112,12 +113,13 @@ class RunPodProvider:
         """Delete the pod with its volume."""
         self._api.request("DELETE", f"/pods/{machine.id}")
 
-    def plan(self, request: MachineRequest) -> list[str]:
-        """The requests of ``up``, as curl makes them."""
-        return [
-            self._api.curl("GET", "/pods"),
-            self._api.curl("POST", "/pods", self._body(request)),
-        ]
+    def plan(self, deed: Deed, subject: MachineRequest | Machine) -> list[str]:
+        """The requests, as curl makes them."""
+        if isinstance(subject, MachineRequest):
+            creation = self._api.curl("POST", "/pods", self._body(subject))
+            return [self._api.curl("GET", "/pods"), creation]
+        method, end = {"stop": ("POST", "/stop"), "down": ("DELETE", "")}.get(deed, ("GET", ""))
+        return [self._api.curl(method, f"/pods/{subject.id}{end}")]
 
     def _body(self, request: MachineRequest) -> dict[str, Any]:
         if request.gpu is None:

@@ -49,7 +49,11 @@ def deploy(
     ] = None,
     requirements: Annotated[
         Path | None,
-        typer.Option(help="[requirements.txt of the project]", rich_help_panel=_ENVIRONMENT),
+        typer.Option(
+            help="What the project needs, for pip.",
+            show_default="requirements.txt of the project",
+            rich_help_panel=_ENVIRONMENT,
+        ),
     ] = None,
     cpu: Annotated[
         bool, typer.Option("--cpu", help="Do without CUDA.", rich_help_panel=_ENVIRONMENT)

@@ -9,6 +9,7 @@ import typer
 from voicehub.cli.options import JsonOption
 from voicehub.cli.output import finish
 from voicehub.cli.tables import table
+from voicehub_remote.options import DryRunOption
 
 
 def down(
@@ -16,6 +17,7 @@ def down(
     keep_disk: Annotated[
         bool, typer.Option("--keep-disk", help="Stop it only. The disk may still cost.")
     ] = False,
+    dry_run: DryRunOption = False,
     json_: JsonOption = False,
 ) -> None:
     """End the machine with its disk: what was not fetched is lost."""
@@ -26,6 +28,11 @@ def down(
 
     record = machines.require(name)
     provider = record.open()
+    if dry_run:
+        commands = provider.plan("stop" if keep_disk else "down", record.machine)
+        result = {"name": name, "commands": commands}
+        finish({"machine": result}, json_mode=json_, human="\n".join(commands))
+        return
     if keep_disk:
         provider.stop(record.machine)
         state = MachineState.STOPPED
@@ -35,15 +42,20 @@ def down(
         provider.down(record.machine)
         state = MachineState.GONE
         machines.forget(name)
-    result = {"name": name, "provider": record.provider, "state": state.value}
-    finish({"machine": result}, json_mode=json_, human=f"{name}: {state.value}")
+    ended = {"name": name, "provider": record.provider, "state": state.value}
+    finish({"machine": ended}, json_mode=json_, human=f"{name}: {state.value}")
 
 
-def machines(json_: JsonOption = False) -> None:
+def machines(dry_run: DryRunOption = False, json_: JsonOption = False) -> None:
     """List machines that were started from here, as their providers know them now."""
     from voicehub_remote.providers import machines as started
     from voicehub_remote.providers.contract import ProviderError
 
+    if dry_run:
+        records = [started.require(name) for name in started.names()]
+        commands = [line for one in records for line in one.open().plan("look", one.machine)]
+        finish({"commands": commands}, json_mode=json_, human="\n".join(commands))
+        return
     rows, told = [], []
     for name in started.names():
         record = started.require(name)

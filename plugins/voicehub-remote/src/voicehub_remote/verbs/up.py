@@ -20,7 +20,7 @@ def up(
     image: Annotated[str | None, typer.Option(help="Image with PyTorch and sshd.")] = None,
     disk: Annotated[int | None, typer.Option(min=1, help="GB.")] = None,
     public_key: Annotated[
-        Path | None, typer.Option(help="Key that is let in.  [~/.ssh/id_ed25519.pub]")
+        Path | None, typer.Option(help="Key that is let in.", show_default="~/.ssh/id_ed25519.pub")
     ] = None,
     set_: Annotated[
         list[str] | None,
@@ -44,7 +44,7 @@ def up(
     request = MachineRequest(name, gpu, gpus, image, disk, _public_key(public_key))
     chosen = make_provider(provider, settings)
     if dry_run:
-        commands = chosen.plan(request)
+        commands = chosen.plan("up", request)
         for command in commands:
             say(command, json_mode=json_)
         finish({"machine": {"name": name, "commands": commands}}, json_mode=json_)

@@ -47,8 +47,11 @@ def wait(
     provider: Looks = AnyHost() if record is None else record.open()
     machine = Machine(name, name, name) if record is None else record.machine
     if dry_run:
-        knock(machine.target or "HOST")
-        finish({"machine": {"name": name}}, json_mode=json_)
+        asked = [] if record is None else record.open().plan("look", machine)
+        for line in asked:
+            say(line, json_mode=json_)
+        knock(machine.target or name)
+        finish({"machine": {"name": name, "commands": asked}}, json_mode=json_)
         return
     machine = wait_for_machine(
         provider,
