@@ -119,6 +119,20 @@ def test_a_label_out_of_range_is_named(label):
         linear_cross_entropy(hidden, weight, labels)
 
 
+@pytest.mark.parametrize("label", [-1, VOCABULARY, 2**62, -(2**62)])
+def test_unchecked_it_costs_what_is_no_number_and_has_no_gradient(label):
+    hidden, weight, labels, _ = make()
+    spoiled = labels.clone()
+    spoiled[2, 1], labels[2, 1] = label, IGNORED
+    found, clean = (
+        linear_cross_entropy(hidden, weight, own, check=False) for own in (spoiled, labels)
+    )
+    assert found.sums.isnan().tolist() == [False, True, False] and found.total.isnan()
+    gradients = (torch.autograd.grad(one.total, (hidden, weight)) for one in (found, clean))
+    for ours, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_shapes_are_checked():
     hidden, weight, labels, factors = make()
     with pytest.raises(DataError, match="must be \\(rows, size\\)"):

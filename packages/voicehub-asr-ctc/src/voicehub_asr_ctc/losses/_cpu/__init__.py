@@ -55,6 +55,8 @@ def backward(
     """Gradient of the logits, in their dtype; ``upstream`` is float64 (batch,)."""
     wide = _wide(logits)
     gradient = torch.empty(wide.shape, dtype=wide.dtype)
+    if not gradient.numel():  # its address is none that C may be given
+        return gradient.to(logits.dtype)
     factors = upstream.contiguous()
     inputs = (factors.data_ptr(), peaks.data_ptr(), totals.data_ptr(), gradient.data_ptr())
     _run("backward", wide, (frame_lengths, labels, label_lengths), blank, inputs)

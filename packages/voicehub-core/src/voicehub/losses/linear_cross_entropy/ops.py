@@ -59,7 +59,7 @@ def linear_cross_entropy(
         head_weights: floating (heads,); all 1 by default. Gets no gradient.
         chunk: rows multiplied at once; changes memory and rounding alone.
         check: raise for labels out of range; None does so on the CPU, where it needs no
-            synchronisation with a device.
+            synchronisation with a device. Unchecked, such a label costs NaN and has no gradient.
 
     Raises:
         DataError: shapes, dtypes or devices do not fit, or (``check``) a label is out of range.
@@ -185,13 +185,15 @@ def _head(
     rows = (labels != IGNORED).nonzero().flatten()
     for part in torch.split(rows, max(1, chunk)):
         states = padded(hidden.index_select(0, part).to(wide), 0, 1)
-        slope, losses = _slope(states, matrix, labels.index_select(0, part), vocabulary)
-        own = factors.index_select(0, part)
-        total += (losses * own).sum(dtype=torch.float64)
+        mine, own = labels.index_select(0, part), factors.index_select(0, part)
+        outside = (mine < 0) | (mine >= vocabulary)
+        slope, losses = _slope(states, matrix, mine.masked_fill(outside, 0), vocabulary)
+        total += (losses.masked_fill_(outside, torch.nan) * own).sum(dtype=torch.float64)
         count += own.sum(dtype=torch.float64)
         if to_hidden is None and grown is None:
             continue
-        narrow = slope.mul_(padded(own * share, 0).unsqueeze(1)).to(wide)
+        own = own.masked_fill(outside, 0.0) * share
+        narrow = slope.mul_(padded(own, 0).unsqueeze(1)).to(wide)
         if to_hidden is not None:
             to_hidden.index_add_(0, part, (narrow @ matrix)[: len(part), :size].to(dtype))
         if grown is not None:
