@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from voicehub.errors import ConfigurationError, DataError
 from voicehub_hf.encoders import ctc_encoder, padding_sensitive
 from voicehub_hf.features import (
     extract_features,
+    extractor_settings,
     minimum_samples,
     pad_features,
     prepare_features,
@@ -151,3 +154,12 @@ def test_wrong_input_is_named(load, draw_waveforms, model_type):
     processor.feature_extractor.padding_side = "left"
     with pytest.raises(ConfigurationError, match="left"):
         prepare_features(processor, draw_waveforms(3000), 16000)
+
+
+def test_settings_of_an_extractor_leave_out_what_follows_from_them():
+    from transformers import SeamlessM4TFeatureExtractor
+
+    one = extractor_settings(SeamlessM4TFeatureExtractor(stride=2))
+    assert one["stride"] == 2 and not {"mel_filters", "window", "processor_class"} & set(one)
+    assert one != extractor_settings(SeamlessM4TFeatureExtractor(stride=1))
+    assert json.loads(json.dumps(one)) == one

@@ -14,6 +14,7 @@ from voicehub_data.config import (
     BatchConfig,
     SplitsConfig,
 )
+from voicehub_hf.lora_config import LoraConfig
 
 # -- tokenizers ------------------------------------------------------------------------------
 
@@ -135,20 +136,6 @@ class LogMelModelConfig(ObjectiveConfig):
         return self
 
 
-class LoraConfig(Section):
-    """Low-rank adapters in the encoder; the encoder's own weights stay as they are.
-
-    Attributes:
-        rank, alpha, dropout: as in peft.
-        target_modules: suffixes of module names; None takes query and value projections.
-    """
-
-    rank: int = Field(default=8, gt=0)
-    alpha: float = Field(default=16, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    target_modules: list[str] | None = None
-
-
 class PretrainedModelConfig(ObjectiveConfig):
     """A CTC class of transformers.
 
@@ -162,7 +149,7 @@ class PretrainedModelConfig(ObjectiveConfig):
         freeze_encoder_steps: the whole encoder stays as it is for the first so many updates.
         freeze_batch_norm: batch normalisation keeps the statistics it was pretrained with, so
             that an utterance's loss does not depend on its batch mates.
-        lora: train low-rank adapters and the output layer alone.
+        lora: train low-rank adapters of the encoder and the output layer alone.
         exact_padding: utterances of unequal length run apart in models whose outputs depend on
             the padding (group normalisation over time, subsampling adapters).
         hidden_dropout, attention_dropout, activation_dropout, feat_proj_dropout, final_dropout:

@@ -13,6 +13,7 @@ from voicehub_codec_lm.codecs.loading import CodecConfig
 from voicehub_codec_lm.sampling.settings import SamplingSettings
 from voicehub_codec_lm.text.pretrained import TEMPLATE
 from voicehub_data.config import BatchConfig, SplitsConfig
+from voicehub_hf.lora_config import LoraConfig
 
 # -- text ------------------------------------------------------------------------------------
 
@@ -98,20 +99,6 @@ class DepthArchitecture(Section):
 # -- the model -------------------------------------------------------------------------------
 
 
-class LoraConfig(Section):
-    """Low-rank adapters; new embeddings and heads train in full beside them.
-
-    Attributes:
-        rank, alpha, dropout: as in peft.
-        target_modules: suffixes of module names; None takes query and value projections.
-    """
-
-    rank: int = Field(default=8, gt=0)
-    alpha: float = Field(default=16, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    target_modules: list[str] | None = None
-
-
 class LossConfig(Section):
     """How positions are weighed.
 
@@ -138,7 +125,7 @@ class CodecLMModelConfig(Section):
         text: where prompt tokens come from.
         speakers: name the speaker of the manifest in the prompt; ``auto`` does so where it names
             more than one.
-        lora: train low-rank adapters and what is new alone.
+        lora: train low-rank adapters alone, and new embeddings and heads in full.
         loss: how positions are weighed.
         sampling: how codes are drawn where synthesis is not told otherwise.
         dropout: rate inside a model from random weights.

@@ -15,13 +15,13 @@ from voicehub_codec_lm.config import CharactersTextConfig, CodecLMRunConfig
 from voicehub_codec_lm.data import (
     CodecDataset,
     PromptedSplit,
-    normalized,
     prompt_split,
 )
 from voicehub_codec_lm.model import CodecLM
 from voicehub_codec_lm.text import CharacterPrompts, PretrainedPrompts, Prompts, load_prompts
 from voicehub_data.batching import training_plan
 from voicehub_data.splits import SplitRows, read_splits
+from voicehub_data.text.spoken import spoken_texts
 
 
 def build_experiment(config: CodecLMRunConfig) -> Experiment:
@@ -83,7 +83,7 @@ def _prompts(config: CodecLMRunConfig, train: SplitRows) -> Prompts:
     text = config.model.text
     speakers = _speakers(config, train)
     if isinstance(text, CharactersTextConfig):
-        texts = normalized(train.rows, config.data)
+        texts = spoken_texts(train.rows, config.data.text_normalizer)
         return CharacterPrompts.build(texts, speakers, lower=text.lower)
     assert config.model.path is not None
     fetch = {

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from voicehub.adapters.experiment import SplitReport
 from voicehub.errors import DataError
 from voicehub_data.check import CheckReport, check_manifest
 from voicehub_data.config import DataSourceConfig, ExcludeRule, FilterConfig, SplitsConfig
@@ -75,6 +76,19 @@ class SplitRows:
     def wanted(self) -> int:
         """Rows that were not excluded: what the limit on dropped rows is a share of."""
         return self.total - self.excluded.total()
+
+    def report(
+        self, rows: Sequence[ManifestRow], dropped: Mapping[str, int], notes: list[str]
+    ) -> SplitReport:
+        """What a family says of the split.
+
+        Args:
+            rows: that it keeps.
+            dropped: all that was left out, by reason.
+            notes: what a user should see before step 0.
+        """
+        seconds = sum(row.duration or 0.0 for row in rows)
+        return SplitReport(self.name, self.total, len(rows), dict(dropped), seconds, notes)
 
 
 def read_split(

@@ -8,6 +8,7 @@ never depends on its batch mates.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -42,6 +43,15 @@ class ModelInputs(NamedTuple):
 def feature_extractor_of(processor: Any) -> Any:
     """Return the feature extractor of a processor, or the feature extractor itself."""
     return getattr(processor, "feature_extractor", processor)
+
+
+def extractor_settings(extractor: Any) -> dict[str, Any]:
+    """Return the settings of a feature extractor as JSON: they change when features would."""
+    settings: dict[str, Any] = json.loads(extractor.to_json_string())
+    # What follows from the others, and the name of what holds the extractor.
+    for name in ("processor_class", "mel_filters", "window"):
+        settings.pop(name, None)
+    return settings
 
 
 def processor_sample_rate(processor: Any) -> int:

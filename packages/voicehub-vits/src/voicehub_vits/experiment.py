@@ -15,6 +15,7 @@ from voicehub.errors import ConfigurationError
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub_data.batching import training_plan
 from voicehub_data.splits import SplitRows, read_splits
+from voicehub_data.text.spoken import spoken_texts
 from voicehub_vits.acoustic import AcousticConfig
 from voicehub_vits.checks import assumed_acoustic, check_training_settings, require_trainable_files
 from voicehub_vits.config import (
@@ -31,7 +32,6 @@ from voicehub_vits.data import (
     VitsDataset,
     prepare_split,
 )
-from voicehub_vits.data.preflight import normalized_texts
 from voicehub_vits.data.voices import Voices, voices_of_rows
 from voicehub_vits.evaluation import SampleTask
 from voicehub_vits.health import AdversarialMonitor
@@ -201,7 +201,7 @@ def _front_end(config: VitsRunConfig, train: SplitRows) -> tuple[TextFrontEnd, l
     if isinstance(text, (CharactersTextConfig, PhonemesTextConfig)):
         phonemes = text.language if isinstance(text, PhonemesTextConfig) else None
         front_end, rare = build_tokenizer(
-            normalized_texts(train.rows, config.data),
+            spoken_texts(train.rows, config.data.text_normalizer),
             min_count=text.min_count,
             lower=isinstance(text, PhonemesTextConfig) or text.lower,
             phonemes=phonemes,

@@ -14,6 +14,7 @@ from voicehub_data.config import (
     FilterConfig,
     SplitsConfig,
 )
+from voicehub_hf.lora_config import LoraConfig
 from voicehub_xvector.head_config import EcapaConfig, FuserConfig, HeadConfig
 from voicehub_xvector.loss_config import LossConfig
 from voicehub_xvector.sampler_config import BucketedConfig, SamplerConfig
@@ -101,18 +102,11 @@ class LogMelModelConfig(Section):
         return self
 
 
-class LoraConfig(Section):
-    """Low-rank adapters in the encoder.
-
-    Attributes:
-        rank, alpha, dropout: as in peft.
-        target_modules: suffixes of module names; None takes query and value projections.
-    """
+class EncoderLoraConfig(LoraConfig):
+    """Low-rank adapters in the encoder; smaller ones do here."""
 
     rank: int = Field(default=4, gt=0)
     alpha: float = Field(default=8, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    target_modules: list[str] | None = None
 
 
 class EncoderModelConfig(Section):
@@ -140,7 +134,7 @@ class EncoderModelConfig(Section):
     revision: str | None = None
     local_files_only: bool = False
     train_mode: str = "hf-feats-frozen"
-    lora: LoraConfig | None = None
+    lora: EncoderLoraConfig | None = None
     fuser: FuserConfig = Field(default_factory=FuserConfig)
     head: HeadConfig
     loss: LossConfig = Field(default_factory=LossConfig)

@@ -29,7 +29,7 @@ from voicehub_hf.truncation import (
 )
 from voicehub_xvector.chunks import plan_pieces
 from voicehub_xvector.class_map import load_classes
-from voicehub_xvector.config import EncoderModelConfig, LoraConfig
+from voicehub_xvector.config import EncoderLoraConfig, EncoderModelConfig
 from voicehub_xvector.embedder import WEIGHTS_FILE, XVectorModel
 from voicehub_xvector.front_ends.encoder import EncoderFrontEnd
 from voicehub_xvector.fuser import Fuser
@@ -203,7 +203,7 @@ class EncoderXVector(XVectorModel):
         network, mode = self.model, self.config.train_mode
         natural = {id(p) for p in network.parameters() if p.requires_grad}
         if mode in LORA_MODES:
-            lora = self.config.lora or LoraConfig()
+            lora = self.config.lora or EncoderLoraConfig()
             network.encoder = add_lora(
                 network.encoder,
                 lora.rank,

@@ -97,8 +97,7 @@ def label_split(
             f"split {split.name!r}: every row was dropped "
             f"({', '.join(f'{count} {reason}' for reason, count in dropped.items())})."
         )
-    seconds = sum(row.duration or 0.0 for row in rows)
-    report = SplitReport(split.name, split.total, len(rows), dropped, seconds, notes)
+    report = split.report(rows, dropped, notes)
     labels = [encoded[i] for i in kept]
     return LabelledSplit(split.name, rows, labels, report, coverage, split.manifest.digest)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,12 @@ from voicehub.errors import ConfigurationError
 from voicehub_asr_ctc.front_ends.base import FrontEnd, Prepared
 from voicehub_data.tensors import pad_rows
 from voicehub_hf.encoders import ctc_encoder
-from voicehub_hf.features import feature_extractor_of, feature_lengths, minimum_samples
+from voicehub_hf.features import (
+    extractor_settings,
+    feature_extractor_of,
+    feature_lengths,
+    minimum_samples,
+)
 from voicehub_hf.lengths import downsampling, hidden_lengths, output_lengths
 
 if TYPE_CHECKING:
@@ -88,7 +92,5 @@ class PretrainedFrontEnd(FrontEnd):
         return {self.input_name: padded, "attention_mask": mask}
 
     def fingerprint(self) -> dict[str, Any]:
-        settings = json.loads(self.extractor.to_json_string())
-        for name in ("processor_class", "mel_filters", "window"):
-            settings.pop(name, None)
+        settings = extractor_settings(self.extractor)
         return {"front_end": self.kind, "version": 1, "settings": settings}

@@ -143,10 +143,7 @@ def _read_eval(
 ) -> EvalData:
     settings = _settings(config, limit=config.max_drop_fraction)
     split = read_split(name, [source], settings, training=False, sample_rate=sample_rate)
-    seconds = sum(row.duration or 0.0 for row in split.rows)
-    report = SplitReport(
-        name, split.total, len(split.rows), dict(split.dropped), seconds, split.notes
-    )
+    report = split.report(split.rows, split.dropped, split.notes)
     labels = [normalize_label(row.text) for row in split.rows]
     return EvalData(name, split.rows, labels, report, split.manifest.digest)
 
@@ -206,14 +203,7 @@ def _read_source(
     punctuated, said = _punctuation(name, source, rows)
     notes += [*_case_notes(source, filtered.kept), said]
     split.manifest = split.manifest.with_rows(filtered.kept)
-    report = SplitReport(
-        name,
-        split.total,
-        len(rows),
-        {**split.excluded, **dropped},
-        sum(row.duration or 0.0 for row in rows),
-        notes,
-    )
+    report = split.report(rows, {**split.excluded, **dropped}, notes)
     return TrainSource(name, source, rows, punctuated, report), split
 
 

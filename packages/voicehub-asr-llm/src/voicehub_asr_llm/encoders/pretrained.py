@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from voicehub_asr_llm.config import EncoderConfig
 from voicehub_asr_llm.encoders.base import Encoder, EncoderSource, FrontEnd, Prepared
 from voicehub_data.audio import extended
 from voicehub_hf.encoders import padding_sensitive
-from voicehub_hf.features import feature_lengths, minimum_samples
+from voicehub_hf.features import extractor_settings, feature_lengths, minimum_samples
 from voicehub_hf.identity import checkpoint_identity
 from voicehub_hf.lengths import minimum_input_length, output_lengths
 from voicehub_hf.spec_augment import disable_layer_drop, disable_native_spec_augment
@@ -86,9 +85,7 @@ class PretrainedFrontEnd(FrontEnd):
         return Prepared(rows, valid, output_lengths(self.config, valid))
 
     def fingerprint(self) -> dict[str, Any]:
-        settings = json.loads(self.extractor.to_json_string())
-        for name in ("processor_class", "mel_filters", "window"):
-            settings.pop(name, None)
+        settings = extractor_settings(self.extractor)
         return {"front_end": type(self.extractor).__name__, "version": 1, "settings": settings}
 
 

@@ -9,7 +9,7 @@ from voicehub_codec_lm.data.collate import (
     FlatCollator,
 )
 from voicehub_codec_lm.data.dataset import CodecDataset, CodecItem
-from voicehub_codec_lm.data.preflight import PromptedSplit, normalized, prompt_split
+from voicehub_codec_lm.data.preflight import PromptedSplit, prompt_split
 
 __all__ = [
     "CodecCollator",
@@ -19,6 +19,5 @@ __all__ = [
     "DepthCollator",
     "FlatCollator",
     "PromptedSplit",
-    "normalized",
     "prompt_split",
 ]

@@ -11,7 +11,7 @@ from voicehub_codec_lm.config import CodecLMDataConfig
 from voicehub_codec_lm.text import Prompts
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.splits import SplitRows
-from voicehub_data.text import get_normalizer
+from voicehub_data.text.spoken import spoken_texts
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,6 @@ class PromptedSplit:
     digest: str
 
 
-def normalized(rows: list[ManifestRow], config: CodecLMDataConfig) -> list[str]:
-    """Texts as prompts will spell them."""
-    normalize = get_normalizer(config.text_normalizer)
-    return [" ".join(normalize(row.text).split()) for row in rows]
-
-
 def prompt_split(split: SplitRows, prompts: Prompts, config: CodecLMDataConfig) -> PromptedSplit:
     """Encode the texts of a split; rows of which nothing can be said are dropped and counted.
 
@@ -45,12 +39,13 @@ def prompt_split(split: SplitRows, prompts: Prompts, config: CodecLMDataConfig) 
         DataError: too many characters have no token, or too many rows are unusable.
         ConfigurationError: a speaker is not known.
     """
+    texts = spoken_texts(split.rows, config.text_normalizer)
     rows: list[ManifestRow] = []
     tokens: list[tuple[int, ...]] = []
     unknown: Counter[str] = Counter()
     first = ""
     characters = 0
-    for row, text in zip(split.rows, normalized(split.rows, config), strict=True):
+    for row, text in zip(split.rows, texts, strict=True):
         speaker = prompts.speaker(row.speaker if prompts.speakers else None, row.location)
         encoded = prompts.encode(text, speaker)
         unknown += encoded.unknown
@@ -76,8 +71,7 @@ def prompt_split(split: SplitRows, prompts: Prompts, config: CodecLMDataConfig) 
     if unknown:
         shown = ", ".join(f"{symbol!r} {count}x" for symbol, count in unknown.most_common(8))
         notes.append(f"characters without a token are left out: {shown}")
-    seconds = sum(row.duration or 0.0 for row in rows)
-    report = SplitReport(split.name, split.total, len(rows), dict(dropped), seconds, notes)
+    report = split.report(rows, dropped, notes)
     return PromptedSplit(split.name, rows, tokens, report, split.manifest.digest)
 
 

@@ -11,9 +11,10 @@ from voicehub.errors import CheckpointMismatchError, DataError
 from voicehub.models.artifact import artifact_directory
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.splits import SplitRows
+from voicehub_data.text.spoken import spoken_texts
 from voicehub_flow.config import CheckpointTextConfig, F5TTSModelConfig, F5TTSRunConfig
 from voicehub_flow.text import Vocabulary
-from voicehub_flow.tts.data import MelReader, normalized
+from voicehub_flow.tts.data import MelReader
 from voicehub_flow.tts.durations import Durations
 from voicehub_flow.tts.model import F5TTS
 from voicehub_flow.tts.published import open_published
@@ -51,7 +52,7 @@ def describe_start(config: F5TTSRunConfig, train: SplitRows, reader: MelReader) 
         CheckpointError: the checkpoint cannot be read.
         CheckpointMismatchError: it does not fit the configuration.
     """
-    texts = normalized(train.rows, config.data)
+    texts = spoken_texts(train.rows, config.data.text_normalizer)
     names = named_speakers(train.rows, _speaker_setting(config))
     notes: list[str] = []
     record: dict[str, Any] = {}

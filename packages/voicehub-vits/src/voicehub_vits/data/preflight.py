@@ -10,7 +10,7 @@ from voicehub.adapters.experiment import SplitReport
 from voicehub.errors import DataError
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.splits import SplitRows
-from voicehub_data.text import get_normalizer
+from voicehub_data.text.spoken import spoken_texts
 from voicehub_vits.config import VitsDataConfig
 from voicehub_vits.data.dataset import Labels
 from voicehub_vits.data.preparation import AudioPreparation
@@ -39,12 +39,6 @@ class PreparedSplit:
     digest: str
 
 
-def normalized_texts(rows: Sequence[ManifestRow], config: VitsDataConfig) -> list[str]:
-    """The texts of rows as tokens will spell them."""
-    normalize = get_normalizer(config.text_normalizer)
-    return [" ".join(normalize(row.text).split()) for row in rows]
-
-
 def prepare_split(
     split: SplitRows,
     front_end: TextFrontEnd,
@@ -59,7 +53,7 @@ def prepare_split(
             ``error``, or too many are.
         ConfigurationError: a speaker or language is not in the model's tables.
     """
-    texts = normalized_texts(split.rows, config)
+    texts = spoken_texts(split.rows, config.text_normalizer)
     encoded = [front_end.encode(text) for text in texts]
     notes = [*split.notes, *_unknown_notes(split, encoded, texts, config)]
     kept: list[int] = []
@@ -86,8 +80,7 @@ def prepare_split(
         )
         for i in kept
     ]
-    seconds = sum(row.duration or 0.0 for row in rows)
-    report = SplitReport(split.name, split.total, len(rows), dict(counts), seconds, notes)
+    report = split.report(rows, counts, notes)
     return PreparedSplit(split.name, rows, labels, report, split.manifest.digest)
 
 

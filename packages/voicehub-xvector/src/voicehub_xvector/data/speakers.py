@@ -54,8 +54,7 @@ def speaker_split(split: SplitRows, config: XVectorDataConfig) -> SpeakerSplit:
     _require_speakers(split, speakers, counts)
     fewest = min(speakers.items(), key=lambda item: item[1])
     notes.append(f"{len(speakers)} speakers; fewest recordings: {fewest[1]} ({fewest[0]})")
-    seconds = sum(row.duration or 0.0 for row in rows)
-    report = SplitReport(split.name, split.total, len(rows), counts, seconds, notes)
+    report = split.report(rows, counts, notes)
     return SpeakerSplit(split.name, rows, report, split.manifest.digest)
 
 

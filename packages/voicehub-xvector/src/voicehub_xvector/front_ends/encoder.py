@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from voicehub_hf.features import feature_lengths, minimum_samples
+from voicehub_hf.features import extractor_settings, feature_lengths, minimum_samples
 from voicehub_hf.lengths import downsampling, output_lengths
 from voicehub_hf.speech_encoders import EncoderParts
 from voicehub_xvector.front_ends.base import FrontEnd, Prepared
@@ -71,7 +70,5 @@ class EncoderFrontEnd(FrontEnd):
         return Prepared(rows[:valid], valid)
 
     def fingerprint(self) -> dict[str, Any]:
-        settings = json.loads(self.extractor.to_json_string())
-        for name in ("processor_class", "mel_filters", "window"):
-            settings.pop(name, None)
+        settings = extractor_settings(self.extractor)
         return {"front_end": type(self.extractor).__name__, "version": 1, "settings": settings}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from voicehub_flow.tts.data.collate import F5Collator
 from voicehub_flow.tts.data.dataset import F5Dataset, F5Item
 from voicehub_flow.tts.data.mels import MelReader
-from voicehub_flow.tts.data.preflight import PreparedSplit, normalized, prepare_split
+from voicehub_flow.tts.data.preflight import PreparedSplit, prepare_split
 
 __all__ = [
     "F5Collator",
@@ -13,6 +13,5 @@ __all__ = [
     "F5Item",
     "MelReader",
     "PreparedSplit",
-    "normalized",
     "prepare_split",
 ]

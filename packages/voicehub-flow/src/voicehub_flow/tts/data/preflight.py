@@ -10,7 +10,7 @@ from voicehub.adapters.experiment import SplitReport
 from voicehub.errors import DataError
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.splits import SplitRows
-from voicehub_data.text import get_normalizer
+from voicehub_data.text.spoken import spoken_texts
 from voicehub_flow.config import F5TTSDataConfig
 from voicehub_flow.mel import MelSettings
 from voicehub_flow.text import Encoded, Vocabulary
@@ -39,12 +39,6 @@ class PreparedSplit:
     digest: str
 
 
-def normalized(rows: Sequence[ManifestRow], config: F5TTSDataConfig) -> list[str]:
-    """Texts of rows as they will be spelt."""
-    normalize = get_normalizer(config.text_normalizer)
-    return [" ".join(normalize(row.text).split()) for row in rows]
-
-
 def prepare_split(
     split: SplitRows,
     vocabulary: Vocabulary,
@@ -58,7 +52,7 @@ def prepare_split(
         DataError: too many characters have no token, or too many rows are unusable.
         ConfigurationError: a speaker is not known.
     """
-    texts = normalized(split.rows, config)
+    texts = spoken_texts(split.rows, config.text_normalizer)
     encoded = [vocabulary.encode(text) for text in texts]
     unknown = _unknown(split.name, encoded, texts, config)
     kept: list[int] = []
@@ -86,8 +80,7 @@ def prepare_split(
         notes.append(f"characters without a token are left out: {_listed(unknown)}")
     rows = [replace(split.rows[place], text=texts[place]) for place in kept]
     speakers = [voices.row(row.speaker if len(voices) else None, row.location) for row in rows]
-    seconds = sum(row.duration or 0.0 for row in rows)
-    report = SplitReport(split.name, split.total, len(rows), dict(dropped), seconds, notes)
+    report = split.report(rows, dropped, notes)
     ids = [encoded[place].ids for place in kept]
     return PreparedSplit(split.name, rows, ids, speakers, report, split.manifest.digest)
 
