@@ -2,7 +2,7 @@
 
 What the copy does to memory, random states, caches and open files is lost with it, so a run goes
 on bit for bit as without one. It is a fork, as the workers of a data loader are: made before the
-first backward, on one thread, at the lowest priority, and gone when its parent is.
+first backward, on one thread, at a low priority, and gone when its parent is.
 """
 
 from __future__ import annotations
@@ -26,9 +26,13 @@ from voicehub.errors import VoiceHubError
 #: Seconds of computing that a copy may take. A rehearsal of a model of billions of parameters
 #: takes about one minute of them; what takes five is caught in something.
 LIMIT = 300
-#: What it is lowered to: the run has the processors first.
-PRIORITY = 19
+#: What is added to its niceness: where all processors are busy it takes a tenth of one.
+NICENESS = 10
 _PR_SET_PDEATHSIG = 1
+_DONE = b"null"  # the line that ends the answers
+#: Copies that were ended and not seen dead yet. On a busy machine that takes a while, for which
+#: no run waits.
+_dying: set[int] = set()
 
 
 class AsideError(VoiceHubError):
@@ -52,6 +56,7 @@ class Aside:
     ) -> None:
         if not sys.platform.startswith("linux"):
             raise AsideError(f"needs processes as Linux makes them, this is {sys.platform}")
+        _bury()
         self._limit = limit
         self._text = b""
         self._open = True
@@ -80,44 +85,63 @@ class Aside:
         ends = time.monotonic() + wait
         found: list[dict[str, Any]] = []
         while self._open and not found:
-            left = max(0.0, ends - time.monotonic())
-            if not select.select([self._reading], [], [], left)[0]:
+            poll = select.poll()
+            poll.register(self._reading, select.POLLIN)
+            if not poll.poll(1000 * max(0.0, ends - time.monotonic())):
                 break
             found = self._read()
         return found
 
     def close(self) -> None:
         """End the copy, whatever it is at."""
-        if not self._open:
-            return
+        if self._open:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            self._leave()
+
+    def _leave(self) -> None:
         self._open = False
         os.close(self._reading)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
-        self._reap()
+        _dying.add(self._pid)
+        _bury()
 
     def _read(self) -> list[dict[str, Any]]:
         more = os.read(self._reading, 1 << 16)
-        if not more:
+        if not more:  # without a word
             self._open = False
             os.close(self._reading)
-            return self._ended(self._reap())
+            return self._ended(_status(self._pid))
         self._text += more
         *whole, self._text = self._text.split(b"\n")
-        return [json.loads(line) for line in whole]
+        if _DONE in whole:
+            self._leave()
+        return [json.loads(line) for line in whole if line != _DONE]
 
-    def _ended(self, status: int) -> list[dict[str, Any]]:
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGXCPU:
-            return [{"problem": f"more than {self._limit} seconds of computing"}]
-        if status != 0:
-            return [{"problem": f"its process ended with status {status}"}]
-        return []
+    def _ended(self, status: int | None) -> list[dict[str, Any]]:
+        how = "without a word"
+        if status is not None and os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            if number == signal.SIGXCPU:
+                return [{"problem": f"more than {self._limit} seconds of computing"}]
+            how = f"by {signal.Signals(number).name}"
+        return [{"problem": f"its process ended {how}"}]
 
-    def _reap(self) -> int:
+
+def _status(pid: int) -> int | None:
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:  # somebody else has waited for it
+        return None
+
+
+def _bury() -> None:
+    for pid in list(_dying):
         try:
-            return os.waitpid(self._pid, 0)[1]
-        except ChildProcessError:  # somebody else has waited for it
-            return 0
+            over = os.waitpid(pid, os.WNOHANG)[0] == pid
+        except ChildProcessError:
+            over = True
+        if over:
+            _dying.discard(pid)
 
 
 # -- in the copy -------------------------------------------------------------------------------
@@ -132,6 +156,7 @@ def _be_aside(
         _settle_aside(writing, limit, parent)
         for answer in _answers(work):
             _write(writing, json.dumps(answer).encode() + b"\n")
+        _write(writing, _DONE + b"\n")
         status = 0
     finally:
         os._exit(status)
@@ -155,7 +180,7 @@ def _settle_aside(writing: int, limit: int, parent: int) -> None:  # pragma: no 
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was gone before it could be asked to take the copy along
         os._exit(1)
-    os.nice(PRIORITY)
+    os.nice(NICENESS)
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
     resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
     _be_silent()
