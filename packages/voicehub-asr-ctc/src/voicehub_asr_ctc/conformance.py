@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-import wave
 from abc import abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from voicehub.adapters.auto import AutoTrainingAdapter
 from voicehub.adapters.base import TrainingAdapter
-from voicehub.testing import ConformanceCase
 from voicehub_asr_ctc.config import LogMelModelConfig, PretrainedModelConfig
 from voicehub_asr_ctc.data import CTCCollator, CTCDataset
 from voicehub_asr_ctc.data.dataset import CTCItem
@@ -23,9 +18,9 @@ from voicehub_asr_ctc.front_ends import FrontEnd
 from voicehub_asr_ctc.model import LogMelCTC, TransformersCTC
 from voicehub_asr_ctc.recogniser import CTCRecogniser
 from voicehub_asr_ctc.tokenizers import CharacterTokenizer
-from voicehub_data.audio import load_audio
 from voicehub_data.augment import Compose, Gain, SpecAugment, Speed
-from voicehub_data.manifest import ManifestRow
+from voicehub_data.corpus_case import CorpusCase, exchanged
+from voicehub_data.synthetic.tones import spelt_by_tones
 
 _RATE = 16000
 #: One tone a letter, in Hz.
@@ -37,14 +32,11 @@ def tones(length: int, seed: int, seconds: float) -> tuple[str, np.ndarray[Any, 
     """Return so many letters, and the sound that spells them at so many seconds each."""
     generator = np.random.default_rng(seed)
     letters = "".join(generator.choice(list(_TONES), size=length))
-    time = np.arange(int(seconds * _RATE)) / _RATE
-    shape = 0.3 * np.hanning(len(time))
-    sound = np.concatenate([shape * np.sin(2 * np.pi * _TONES[c] * time) for c in letters])
-    noisy = sound + 0.003 * generator.standard_normal(len(sound))
-    return letters, noisy.astype(np.float32)
+    level = 0.3 * np.hanning(int(seconds * _RATE))
+    return letters, spelt_by_tones(letters, _TONES, seconds, _RATE, generator, level=level)
 
 
-class _CTCCase(ConformanceCase):
+class _CTCCase(CorpusCase):
     """Lengths are letters."""
 
     #: Seconds of one: the longest text must fit into the shortest sound when they are exchanged.
@@ -53,21 +45,11 @@ class _CTCCase(ConformanceCase):
     sample_rate = _RATE
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="voicehub-asr-ctc-")
+        super().__init__()
         self._front_end: FrontEnd | None = None
 
-    @property
-    def directory(self) -> Path:
-        """A folder of the case's own, deleted with it."""
-        return Path(self._folder.name)
-
-    def build(self, *, dropout: float = 0.0) -> TrainingAdapter:
-        """Return a fresh adapter."""
-        return AutoTrainingAdapter.from_model(self.wrapper(dropout))
-
     @abstractmethod
-    def wrapper(self, dropout: float) -> CTCRecogniser:
-        """Return a lazy model wrapper."""
+    def wrapper(self, dropout: float) -> CTCRecogniser: ...
 
     @property
     def front_end(self) -> FrontEnd:
@@ -89,20 +71,14 @@ class _CTCCase(ConformanceCase):
 
     def shuffled(self, items: Sequence[Any], seed: int) -> list[CTCItem]:
         """Give each sound the letters of the next."""
-        moved = [*items[1:], items[0]]
-        return [
-            item._replace(labels=other.labels, text=other.text)
-            for item, other in zip(items, moved, strict=True)
-        ]
+        return exchanged(items, "labels", "text")
 
     def dataset(self, size: int, seed: int) -> CTCDataset:
         """Return the real data set over files, with augmentation of audio and features."""
         rows, labels = [], []
         for number in range(size):
             letters, audio = tones(2 + number % 4, seed * 1000 + number, self.letter_seconds)
-            path = self.directory / f"{seed}-{number}.wav"
-            _write(path, audio)
-            rows.append(ManifestRow(path.stem, path, letters, len(audio) / _RATE, row=number + 1))
+            rows.append(self.recorded(f"{seed}-{number}", audio, letters, row=number + 1))
             labels.append(_TOKENIZER.encode(letters).ids)
         augment = Compose([Speed((0.9, 1.0, 1.1)), Gain((-3.0, 3.0))])
         masks = SpecAugment(1, 6, 0.3, 1, 8)
@@ -111,10 +87,6 @@ class _CTCCase(ConformanceCase):
     def output_lengths(self, adapter: TrainingAdapter, inputs: Any) -> Tensor:
         """Return the frames that the front end's formula gives."""
         return torch.tensor(inputs["produced_frames"])
-
-    def read_audio(self, path: Path) -> np.ndarray[Any, Any]:
-        """Return the samples of a file as the data set reads them."""
-        return load_audio(path, sample_rate=self.front_end.sample_rate)
 
 
 class LogMelCase(_CTCCase):
@@ -212,11 +184,3 @@ class ParakeetCase(_PretrainedCase):
         "dropout_positions": 0.0,
         "layerdrop": 0.0,
     }
-
-
-def _write(path: Path, audio: np.ndarray[Any, Any]) -> None:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(_RATE)
-        file.writeframes((audio * 32767.0).astype("<i2").tobytes())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-import wave
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,16 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from voicehub.adapters.auto import AutoTrainingAdapter
 from voicehub.adapters.base import TrainingAdapter
-from voicehub.testing import ConformanceCase
 from voicehub_asr_llm.config import AsrLlmModelConfig
 from voicehub_asr_llm.data import AsrLlmCollator, AsrLlmDataset, AsrLlmItem, Silence
 from voicehub_asr_llm.model import AsrLlm
 from voicehub_asr_llm.specs import MODEL_TYPE
-from voicehub_data.audio import load_audio
 from voicehub_data.augment import Compose, Gain, SilenceInjection, Speed
-from voicehub_data.manifest import ManifestRow
+from voicehub_data.corpus_case import CorpusCase, exchanged
+from voicehub_data.synthetic.tones import spelt_by_tones
 
 _RATE = 16000
 #: One tone a letter, in Hz.
@@ -38,13 +34,10 @@ def tones(length: int, seed: int) -> tuple[str, np.ndarray[Any, Any]]:
     """Return so many letters, and the sound that spells them."""
     generator = np.random.default_rng(seed)
     letters = "".join(generator.choice(list(_TONES), size=length))
-    time = np.arange(int(_LETTER_SECONDS * _RATE)) / _RATE
-    sound = np.concatenate([0.3 * np.sin(2 * np.pi * _TONES[c] * time) for c in letters])
-    noisy = sound + 0.003 * generator.standard_normal(len(sound))
-    return letters, noisy.astype(np.float32)
+    return letters, spelt_by_tones(letters, _TONES, _LETTER_SECONDS, _RATE, generator)
 
 
-class AsrLlmCase(ConformanceCase):
+class AsrLlmCase(CorpusCase):
     """A frozen wav2vec 2.0, a projector, and adapters on a frozen Llama. Lengths are letters."""
 
     model_type = MODEL_TYPE
@@ -55,7 +48,7 @@ class AsrLlmCase(ConformanceCase):
     training: ClassVar[dict[str, Any]] = {"max_steps": 100, "learning_rate": 1e-2}
 
     def __init__(self, checkpoints: Path | None = None) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="voicehub-asr-llm-")
+        super().__init__()
         self._checkpoints = checkpoints or self.directory
         self._wrapper: AsrLlm | None = None
 
@@ -66,11 +59,6 @@ class AsrLlmCase(ConformanceCase):
         """
         self._bases()
         return type(self), (self._checkpoints,)
-
-    @property
-    def directory(self) -> Path:
-        """A folder of the case's own, deleted with it."""
-        return Path(self._folder.name)
 
     def _bases(self) -> tuple[Path, Path]:
         """Directories of encoder and decoder, which are drawn when first asked for."""
@@ -105,10 +93,6 @@ class AsrLlmCase(ConformanceCase):
             self._wrapper = self.wrapper()
         return self._wrapper
 
-    def build(self, *, dropout: float = 0.0) -> TrainingAdapter:
-        """Return a fresh adapter."""
-        return AutoTrainingAdapter.from_model(self.wrapper(dropout))
-
     def item(self, length: int, seed: int) -> AsrLlmItem:
         """Return an item as the data set yields it."""
         letters, audio = tones(length, seed)
@@ -124,11 +108,7 @@ class AsrLlmCase(ConformanceCase):
 
     def shuffled(self, items: Sequence[Any], seed: int) -> list[AsrLlmItem]:
         """Give each sound the letters of the next."""
-        moved = [*items[1:], items[0]]
-        return [
-            item._replace(labels=other.labels, text=other.text)
-            for item, other in zip(items, moved, strict=True)
-        ]
+        return exchanged(items, "labels", "text")
 
     def dataset(self, size: int, seed: int) -> AsrLlmDataset:
         """Return the real data set over files, with augmentation and silences."""
@@ -136,9 +116,7 @@ class AsrLlmCase(ConformanceCase):
         rows = []
         for number in range(size):
             letters, audio = tones(2 + number % 4, seed * 1000 + number)
-            path = self.directory / f"{seed}-{number}.wav"
-            _write(path, audio)
-            rows.append(ManifestRow(path.stem, path, letters, len(audio) / _RATE, row=number + 1))
+            rows.append(self.recorded(f"{seed}-{number}", audio, letters, row=number + 1))
         return AsrLlmDataset(
             rows,
             [model.chat.encode(row.text).ids for row in rows],
@@ -156,15 +134,3 @@ class AsrLlmCase(ConformanceCase):
         around = len(prompt.before) + len(prompt.after) - 1
         outputs = [network.encoder.output_frames(rows) // _STRIDE for rows in inputs["row_counts"]]
         return torch.tensor(outputs) + inputs["label_counts"] + around
-
-    def read_audio(self, path: Path) -> np.ndarray[Any, Any]:
-        """Return the samples of a file as the data set reads them."""
-        return load_audio(path, sample_rate=_RATE)
-
-
-def _write(path: Path, audio: np.ndarray[Any, Any]) -> None:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(_RATE)
-        file.writeframes((audio * 32767.0).astype("<i2").tobytes())

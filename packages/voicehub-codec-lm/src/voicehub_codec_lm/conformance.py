@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-import wave
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -12,9 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from voicehub.adapters.auto import AutoTrainingAdapter
 from voicehub.adapters.base import TrainingAdapter
-from voicehub.testing import ConformanceCase
 from voicehub_codec_lm.codecs import CorpusCodec, CorpusCodecConfig, TokenCache
 from voicehub_codec_lm.codecs.cache import row_audio
 from voicehub_codec_lm.data import (
@@ -26,7 +22,9 @@ from voicehub_codec_lm.model import CodecLM
 from voicehub_codec_lm.networks.registry import NETWORKS
 from voicehub_codec_lm.specs import DELAY, DEPTH, FLAT
 from voicehub_codec_lm.text import CharacterPrompts
+from voicehub_data.corpus_case import CorpusCase, exchanged
 from voicehub_data.manifest import ManifestRow
+from voicehub_data.synthetic.tones import spelt_by_tones
 
 RATE = 4000
 #: One tone a letter, in Hz.
@@ -74,11 +72,8 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
 
 def tones(letters: str, seed: int) -> np.ndarray[Any, Any]:
     """The sound that spells letters, float32 (samples,) at 4 kHz."""
-    generator = np.random.default_rng(seed)
-    time = np.arange(int(LETTER_SECONDS * RATE)) / RATE
-    sound = np.concatenate([0.5 * np.sin(2 * np.pi * TONES[c] * time) for c in letters])
-    noisy = sound + 0.003 * generator.standard_normal(len(sound))
-    return noisy.astype(np.float32)
+    noise = np.random.default_rng(seed)
+    return spelt_by_tones(letters, TONES, LETTER_SECONDS, RATE, noise, level=0.5)
 
 
 def letters_of(length: int, seed: int) -> str:
@@ -104,7 +99,7 @@ def tiny_config(model_type: str, codec: str, **settings: Any) -> Any:
     return config_class.model_validate(values)
 
 
-class _CodecCase(ConformanceCase):
+class _CodecCase(CorpusCase):
     """Lengths are letters."""
 
     lengths = (2, 6)
@@ -118,18 +113,13 @@ class _CodecCase(ConformanceCase):
     }
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="voicehub-codec-lm-")
+        super().__init__()
         self._codec: CorpusCodec | None = None
         self._collator_of: CodecCollator | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process makes a case of its own, and does not delete the folder of this one."""
         return type(self), ()
-
-    @property
-    def directory(self) -> Path:
-        """A folder of the case's own, deleted with it."""
-        return Path(self._folder.name)
 
     @property
     def codec(self) -> CorpusCodec:
@@ -144,10 +134,6 @@ class _CodecCase(ConformanceCase):
         """A lazy wrapper of random weights."""
         config = tiny_config(self.model_type, self.codec.source, dropout=dropout, **settings)
         return CodecLM.from_config(config, tone_prompts(), self.codec, model_type=self.model_type)
-
-    def build(self, *, dropout: float = 0.0) -> TrainingAdapter:
-        """Return a fresh adapter."""
-        return AutoTrainingAdapter.from_model(self.wrapper(dropout))
 
     def item(self, length: int, seed: int) -> CodecItem:
         """Return an item as the data set yields it."""
@@ -165,20 +151,15 @@ class _CodecCase(ConformanceCase):
 
     def shuffled(self, items: Sequence[Any], seed: int) -> list[CodecItem]:
         """Give each sound the letters of the next."""
-        moved = [*items[1:], items[0]]
-        return [
-            item._replace(prompt=other.prompt, text=other.text)
-            for item, other in zip(items, moved, strict=True)
-        ]
+        return exchanged(items, "prompt", "text")
 
     def dataset(self, size: int, seed: int) -> CodecDataset:
         """Return the real data set over files and a token cache."""
         rows, prompts = [], []
         for number in range(size):
             letters = letters_of(2 + number % 4, seed * 1000 + number)
-            path = self.directory / f"{seed}-{number}.wav"
-            _write(path, tones(letters, number))
-            rows.append(ManifestRow(path.stem, path, letters, row=number + 1))
+            audio = tones(letters, number)
+            rows.append(self.recorded(f"{seed}-{number}", audio, letters, row=number + 1))
             prompts.append(tone_prompts().encode(letters, None).ids)
         cache = TokenCache(self.directory / "tokens", self.codec)
         return CodecDataset(rows, prompts, cache.fill(rows), cache)
@@ -227,11 +208,3 @@ class DepthCase(_CodecCase):
 
 def _frames(letters: Tensor) -> Tensor:
     return letters * int(LETTER_SECONDS * RATE) // int(CODEC["hop_length"]) + 1
-
-
-def _write(path: Path, audio: np.ndarray[Any, Any]) -> None:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
-        file.writeframes((audio * 32767.0).astype("<i2").tobytes())

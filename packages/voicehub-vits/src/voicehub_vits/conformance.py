@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from voicehub.adapters.auto import AutoTrainingAdapter
 from voicehub.adapters.base import TrainingAdapter
-from voicehub.testing import ConformanceCase
-from voicehub_data.audio import load_audio
-from voicehub_data.manifest import ManifestRow
+from voicehub_data.corpus_case import CorpusCase, exchanged
+from voicehub_data.synthetic.tones import spelt_by_tones
 from voicehub_vits.acoustic import AcousticConfig
 from voicehub_vits.config import ArchitectureConfig, VitsModelConfig
 from voicehub_vits.data import AudioPreparation, Prepared, VitsCollator, VitsDataset, VitsItem
@@ -23,7 +19,7 @@ from voicehub_vits.data.dataset import Labels
 from voicehub_vits.data.voices import Voices
 from voicehub_vits.features import Spectrogram
 from voicehub_vits.model import VitsTTS
-from voicehub_vits.testing import ACOUSTIC, SIZES, write_wave
+from voicehub_vits.testing import ACOUSTIC, SIZES
 from voicehub_vits.text import TextFrontEnd, build_tokenizer
 
 _RATE: int = ACOUSTIC["sampling_rate"]
@@ -38,12 +34,9 @@ ARCHITECTURE: dict[str, Any] = {
 
 def tones(letters: str, seed: int) -> np.ndarray[Any, Any]:
     """The sound that spells letters, float32 (samples,) at 4 kHz."""
-    generator = np.random.default_rng(seed)
-    time = np.arange(int(_LETTER_SECONDS * _RATE)) / _RATE
-    shape = 0.5 * np.hanning(len(time)) ** 0.5
-    sound = np.concatenate([shape * np.sin(2 * np.pi * _TONES[c] * time) for c in letters])
-    noisy = sound + 0.003 * generator.standard_normal(len(sound))
-    return noisy.astype(np.float32)
+    level = 0.5 * np.hanning(int(_LETTER_SECONDS * _RATE)) ** 0.5
+    noise = np.random.default_rng(seed)
+    return spelt_by_tones(letters, _TONES, _LETTER_SECONDS, _RATE, noise, level=level)
 
 
 def tiny_config(dropout: float = 0.0, **settings: Any) -> VitsModelConfig:
@@ -73,7 +66,7 @@ def tiny_wrapper(config: VitsModelConfig, voices: Voices | None = None, seed: in
     return VitsTTS.from_config(config, front_end, voices, vits_config=made, seed=seed)
 
 
-class VitsCase(ConformanceCase):
+class VitsCase(CorpusCase):
     """The full recipe. Lengths are letters."""
 
     model_type = "vits"
@@ -87,14 +80,13 @@ class VitsCase(ConformanceCase):
     }
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="voicehub-vits-")
+        super().__init__()
         self.acoustic = AcousticConfig.model_validate(ACOUSTIC)
         self._spectrogram = Spectrogram(self.acoustic)
         self._front_end: TextFrontEnd | None = None
 
-    def build(self, *, dropout: float = 0.0) -> TrainingAdapter:
-        """Return a fresh adapter."""
-        return AutoTrainingAdapter.from_model(tiny_wrapper(tiny_config(dropout)))
+    def wrapper(self, dropout: float) -> VitsTTS:
+        return tiny_wrapper(tiny_config(dropout))
 
     @property
     def front_end(self) -> TextFrontEnd:
@@ -120,11 +112,7 @@ class VitsCase(ConformanceCase):
 
     def shuffled(self, items: Sequence[Any], seed: int) -> list[VitsItem]:
         """Give each recording the letters of the next."""
-        moved = [*items[1:], items[0]]
-        return [
-            item._replace(input_ids=other.input_ids, text=other.text)
-            for item, other in zip(items, moved, strict=True)
-        ]
+        return exchanged(items, "input_ids", "text")
 
     def output_lengths(self, adapter: TrainingAdapter, inputs: Any) -> Tensor:
         """Frames of so many letters: a token each and a blank before, between and behind them."""
@@ -136,12 +124,7 @@ class VitsCase(ConformanceCase):
         rows, labels = [], []
         for number in range(size):
             item = self.item(3 + number % 4, seed * 1000 + number)
-            path = Path(self._folder.name) / f"{seed}-{number}.wav"
-            write_wave(path, tones(item.text, number))
-            rows.append(ManifestRow(path.stem, path, item.text, row=number + 1))
+            audio = tones(item.text, number)
+            rows.append(self.recorded(f"{seed}-{number}", audio, item.text, row=number + 1))
             labels.append(Labels(item.input_ids))
         return VitsDataset(rows, labels, AudioPreparation(self.acoustic, loudness=-23.0))
-
-    def read_audio(self, path: Path) -> np.ndarray[Any, Any]:
-        """Return the samples of a file as the data set reads them."""
-        return load_audio(path, sample_rate=_RATE)

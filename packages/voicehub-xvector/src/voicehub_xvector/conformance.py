@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
-import wave
 from abc import abstractmethod
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from voicehub.adapters.auto import AutoTrainingAdapter
 from voicehub.adapters.base import TrainingAdapter
-from voicehub.testing import ConformanceCase
-from voicehub_data.audio import load_audio
 from voicehub_data.augment import Compose, Gain, SpecAugment
-from voicehub_data.manifest import ManifestRow
+from voicehub_data.corpus_case import CorpusCase, exchanged
 from voicehub_data.samplers import RandomChunkPlan
 from voicehub_xvector.config import EncoderModelConfig, LogMelModelConfig
 from voicehub_xvector.data import XVectorCollator, XVectorDataset, XVectorItem
@@ -48,7 +42,7 @@ def voice(seed: int, samples: int) -> tuple[str, np.ndarray[Any, Any]]:
     return name, noisy.astype(np.float32)
 
 
-class _XVectorCase(ConformanceCase):
+class _XVectorCase(CorpusCase):
     """Lengths are pieces of 20 ms.
 
     The head normalises each frame by itself. With batch normalisation, the default of the family,
@@ -68,21 +62,11 @@ class _XVectorCase(ConformanceCase):
     }
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="voicehub-xvector-")
+        super().__init__()
         self._front_end: FrontEnd | None = None
 
-    @property
-    def directory(self) -> Path:
-        """A folder of the case's own, deleted with it."""
-        return Path(self._folder.name)
-
-    def build(self, *, dropout: float = 0.0) -> TrainingAdapter:
-        """Return a fresh adapter."""
-        return AutoTrainingAdapter.from_model(self.wrapper(dropout))
-
     @abstractmethod
-    def wrapper(self, dropout: float) -> XVectorModel:
-        """Return a lazy model wrapper."""
+    def wrapper(self, dropout: float) -> XVectorModel: ...
 
     @property
     def front_end(self) -> FrontEnd:
@@ -104,22 +88,15 @@ class _XVectorCase(ConformanceCase):
 
     def shuffled(self, items: Sequence[Any], seed: int) -> list[XVectorItem]:
         """Give each sound the speaker of the next."""
-        moved = [*items[1:], items[0]]
-        return [
-            item._replace(label=other.label, speaker=other.speaker)
-            for item, other in zip(items, moved, strict=True)
-        ]
+        return exchanged(items, "label", "speaker")
 
     def dataset(self, size: int, seed: int) -> XVectorDataset:
         """Return the real data set over files: speeds, pieces and both kinds of augmentation."""
         rows = []
         for number in range(size):
             name, audio = voice(seed * 1000 + number, (8 + number % 5) * _RATE // 50)
-            path = self.directory / f"{seed}-{number}.wav"
-            _write(path, audio)
-            rows.append(
-                ManifestRow(path.stem, path, "", len(audio) / _RATE, speaker=name, row=number + 1)
-            )
+            file = f"{seed}-{number}"
+            rows.append(self.recorded(file, audio, speaker=name, row=number + 1))
         data = XVectorDataset(
             rows,
             _CLASSES,
@@ -134,10 +111,6 @@ class _XVectorCase(ConformanceCase):
     def output_lengths(self, adapter: TrainingAdapter, inputs: Any) -> Tensor:
         """Return the frames that the front end's formula gives to the head."""
         return torch.tensor([self.front_end.fused_frames(int(n)) for n in inputs["lengths"]])
-
-    def read_audio(self, path: Path) -> np.ndarray[Any, Any]:
-        """Return the samples of a file as the data set reads them."""
-        return load_audio(path, sample_rate=self.front_end.sample_rate)
 
 
 class LogMelCase(_XVectorCase):
@@ -233,11 +206,3 @@ class Wav2Vec2BertCase(_EncoderCase):
         "feat_proj_dropout": 0.0, "final_dropout": 0.0, "conformer_conv_dropout": 0.0,
         "num_hidden_layers": 1,
     }  # fmt: skip
-
-
-def _write(path: Path, audio: np.ndarray[Any, Any]) -> None:
-    with wave.open(str(path), "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(_RATE)
-        file.writeframes((audio * 32767.0).astype("<i2").tobytes())

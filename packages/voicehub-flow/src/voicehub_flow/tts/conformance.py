@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from voicehub.adapters.auto import AutoTrainingAdapter
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.data.keyed_random import SampleKey, torch_generator
-from voicehub.testing import ConformanceCase
-from voicehub_data.audio import load_audio
-from voicehub_data.manifest import ManifestRow
+from voicehub_data.corpus_case import CorpusCase, exchanged
+from voicehub_data.synthetic.tones import spelt_by_tones
 from voicehub_flow.config import F5TTSModelConfig
 from voicehub_flow.mel import MelSettings
 from voicehub_flow.text import Vocabulary
@@ -48,11 +44,8 @@ _SCALING = MelScaling((-5.0,) * 8, (3.0,) * 8)
 
 def tones(letters: str, seed: int) -> np.ndarray[Any, Any]:
     """The sound that spells letters, float32 (samples,) at 4 kHz."""
-    generator = np.random.default_rng(seed)
-    time = np.arange(int(LETTER_SECONDS * RATE)) / RATE
-    sound = np.concatenate([0.5 * np.sin(2 * np.pi * TONES[c] * time) for c in letters])
-    noisy = sound + 0.003 * generator.standard_normal(len(sound))
-    return noisy.astype(np.float32)
+    noise = np.random.default_rng(seed)
+    return spelt_by_tones(letters, TONES, LETTER_SECONDS, RATE, noise, level=0.5)
 
 
 def letters_of(length: int, seed: int) -> str:
@@ -93,7 +86,7 @@ def tiny_wrapper(speakers: Sequence[str] = SPEAKERS, **settings: Any) -> Stirred
     )
 
 
-class F5TTSCase(ConformanceCase):
+class F5TTSCase(CorpusCase):
     """The recipe with speakers and a spread text. Lengths are letters."""
 
     model_type = "f5tts"
@@ -102,7 +95,7 @@ class F5TTSCase(ConformanceCase):
     training: ClassVar[dict[str, Any]] = {"max_steps": 60, "learning_rate": 1e-2}
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="voicehub-flow-")
+        super().__init__()
         self.reader = MelReader(MelSettings.model_validate(MEL))
         self.vocabulary = Vocabulary(list(TONES))
 
@@ -110,9 +103,8 @@ class F5TTSCase(ConformanceCase):
         """Another process makes a case of its own, and does not delete the folder of this one."""
         return type(self), ()
 
-    def build(self, *, dropout: float = 0.0) -> TrainingAdapter:
-        """Return a fresh adapter."""
-        return AutoTrainingAdapter.from_model(tiny_wrapper(dropout=dropout))
+    def wrapper(self, dropout: float) -> StirredF5TTS:
+        return tiny_wrapper(dropout=dropout)
 
     def item(self, length: int, seed: int) -> F5Item:
         """Return an item as the data set yields it in training, where conditions are dropped."""
@@ -130,11 +122,7 @@ class F5TTSCase(ConformanceCase):
 
     def shuffled(self, items: Sequence[Any], seed: int) -> list[F5Item]:
         """Give each sound the letters of the next."""
-        moved = [*items[1:], items[0]]
-        return [
-            item._replace(ids=other.ids, text=other.text)
-            for item, other in zip(items, moved, strict=True)
-        ]
+        return exchanged(items, "ids", "text")
 
     def output_lengths(self, adapter: TrainingAdapter, inputs: Any) -> Tensor:
         """Frames of so many letters."""
@@ -147,18 +135,7 @@ class F5TTSCase(ConformanceCase):
         rows, ids = [], []
         for number in range(size):
             letters = letters_of(2 + number % 4, seed * 1000 + number)
-            path = Path(self._folder.name) / f"{seed}-{number}.wav"
-            _write(path, tones(letters, number))
-            rows.append(ManifestRow(path.stem, path, letters, row=number + 1))
+            audio = tones(letters, number)
+            rows.append(self.recorded(f"{seed}-{number}", audio, letters, row=number + 1))
             ids.append(self.vocabulary.encode(letters).ids)
         return F5Dataset(rows, ids, [1] * size, self.reader, _SCALING, cache_bytes=1 << 20)
-
-    def read_audio(self, path: Path) -> np.ndarray[Any, Any]:
-        """Return the samples of a file as the data set reads them."""
-        return load_audio(path, sample_rate=RATE)
-
-
-def _write(path: Path, audio: np.ndarray[Any, Any]) -> None:
-    import soundfile
-
-    soundfile.write(path, audio, RATE, subtype="FLOAT")
