@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 
 import pytest
+import soundfile
 import torch
 
 from voicehub.errors import CheckpointError, DataError
 from voicehub_codec_lm.codecs import CorpusCodec, TokenCache
 from voicehub_codec_lm.codecs import cache as cache_module
 from voicehub_codec_lm.codecs.cache import clip_keys
-from voicehub_codec_lm.conformance import _write, letters_of, tone_codec, tones
+from voicehub_codec_lm.conformance import RATE, letters_of, tone_codec, tones
 from voicehub_data.manifest import ManifestRow
 
 
@@ -34,7 +35,7 @@ def rows(tmp_path):
     made = []
     for number in range(7):
         path = tmp_path / f"{number}.wav"
-        _write(path, tones(letters_of(3 + number % 3, number), number))
+        soundfile.write(path, tones(letters_of(3 + number % 3, number), number), RATE)
         made.append(ManifestRow(f"r{number}", path, "x"))
     return made
 
@@ -60,7 +61,7 @@ def test_nothing_is_encoded_twice(rows, codec, tmp_path):
     rows[0].audio_filepath.rename(moved)
     cache.fill([ManifestRow("other", moved, "y")])
     assert counting.calls == 0
-    _write(moved, tones("dddd", 9))
+    soundfile.write(moved, tones("dddd", 9), RATE)
     cache.fill([ManifestRow("other", moved, "y")])
     assert counting.calls == 1
 
