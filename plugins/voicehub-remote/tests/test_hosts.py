@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from local_host import INTERPRETER, ended
+from local_host import ended
 from loopback_sshd import Host
+from remote_runs import prepared
 from voicehub_remote.description import Description
 from voicehub_remote.errors import DiskFullError, MissingToolError, RemoteError
 from voicehub_remote.places import Places
@@ -19,21 +20,9 @@ from voicehub.cli.launch_plan import LaunchPlan
 DESCRIPTION = Description(LaunchPlan(("train", "demo/tiny")), JobRequest("demo"), "runs/demo")
 
 
-def prepared(remote: Remote, root: str, trainer: str) -> Session:
-    """A run on the host, with a trainer in shell."""
-    here = shlex.quote(root)
-    remote.run(
-        f"mkdir -p {here}/env/bin {here}/project && cd {here} && "
-        f"printf %s {shlex.quote(INTERPRETER)} >env/bin/python && chmod 755 env/bin/python && "
-        f"printf %s {shlex.quote(trainer)} >project/trainer.sh",
-        what="prepare",
-    )
-    return Session(remote, Places(root), "demo")
-
-
 def test_without_tmux_it_says_what_to_install(sshd: Host) -> None:
     with Remote(sshd.target(port=sshd.bare_port)) as remote:
-        session = prepared(remote, "no tmux", "exit 0")
+        session = prepared(sshd, remote, "no tmux", "exit 0")
         with pytest.raises(MissingToolError, match=r"tmux is not installed there.*install"):
             session.start(DESCRIPTION, {})
 
@@ -44,7 +33,7 @@ def test_the_exit_code_is_kept_though_the_disk_is_full(sshd: Host) -> None:
     root = f"{sshd.full_disk}/of a run"
     with Remote(sshd.target()) as remote:
         trainer = "cat /dev/zero >../fill; echo full; exit 3"
-        session = prepared(remote, root, trainer)
+        session = prepared(sshd, remote, root, trainer)
         session.start(DESCRIPTION, {})
         state = ended(session)
         assert (state.state, state.code) == ("ended", 3)

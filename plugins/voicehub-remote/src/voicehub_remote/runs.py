@@ -91,7 +91,21 @@ def as_dict(state: RunState) -> dict[str, Any]:
     return values
 
 
-def finish_with(
+def end(
+    remote: Remote, result: Mapping[str, Any], *, json_mode: bool, human: str, ok: bool = True
+) -> None:
+    """End a verb as ``finish`` does; a dry run ends with the commands that it has printed.
+
+    Raises:
+        typer.Exit: with code 1 when ``ok`` is false.
+    """
+    if remote.dry_run:
+        finish({"commands": remote.commands}, json_mode=json_mode)
+    else:
+        finish(result, json_mode=json_mode, human=human, ok=ok)
+
+
+def end_as_the_run(
     session: Session, state: RunState, *, json_mode: bool, extra: Mapping[str, Any] | None = None
 ) -> None:
     """End a verb that has followed a run to its end: the trainer's exit code becomes ours.
@@ -100,18 +114,15 @@ def finish_with(
         RunLostError: nobody knows how it ended.
         SystemExit: the trainer's exit code, where that is not 0.
     """
-    if session.remote.dry_run:
-        finish({"commands": session.remote.commands}, json_mode=json_mode)
-        return
-    if state.code is None:
+    if state.code is None and not session.remote.dry_run:
         raise RunLostError(
             f"The run {state.run} is {state.words()}. Start it again with `voicehub remote train`: "
             "it goes on from its newest whole checkpoint."
         )
-    say(f"{state.run}: {state.words()}", json_mode=True)  # beside the trainer's own output
+    human = f"{state.run}: {state.words()}"
     result = {"run": as_dict(state), **(extra or {})}
     try:
-        finish(result, json_mode=json_mode, ok=state.code == 0)
+        end(session.remote, result, json_mode=json_mode, human=human, ok=not state.code)
     except typer.Exit:
         raise SystemExit(state.code) from None
 

@@ -34,8 +34,8 @@ class RunState:
     Attributes:
         run: its name.
         state: ``none``, ``running``, ``ending`` (the trainer has ended, ``--on-end`` has not),
-            ``ended``, ``orphan`` (the trainer runs, and nobody records its end) or ``lost`` (neither runs, and
-            nobody wrote down how it ended: the host was restarted).
+            ``ended``, ``orphan`` (the trainer runs, and nobody records its end) or ``lost`` (it
+            does not run, and nobody wrote down how it ended: the host was restarted).
         code: exit code of the trainer; None while there is none.
         attempt: how often it was started, from 1 on.
         started, ended: UTC, ISO 8601; empty where it has not.
@@ -149,7 +149,7 @@ class Session:
             done = self.remote.run(
                 script,
                 stdin=assignments(secrets) if secrets else None,
-                stdin_shown=assignments_shown(secrets),
+                stdin_shown=assignments_shown(secrets) if secrets else None,
                 what=f"start the run {self.run}",
             )
         except CommandError as error:
@@ -237,7 +237,8 @@ def attempt_program(description: Description, run: str) -> str:
     }
     lines = "\n".join(f"    {line}" for line in prepare)
     return (
-        f"# Written by voicehub-remote, anew for every attempt.\n{_set(values)}\nprepare() {{\n{lines}\n}}\n"
+        "# Written by voicehub-remote, anew for every attempt.\n"
+        f"{_set(values)}\nprepare() {{\n{lines}\n}}\n"
         f'train() {{\n    exec "$root/env/bin/python" {command}\n}}\n{_script("attempt")}'
     )
 
@@ -248,9 +249,12 @@ def assignments(secrets: Mapping[str, str]) -> str:
 
 
 def assignments_shown(names: Iterable[str]) -> str:
-    """Shell (bash, zsh) that writes ``assignments`` with the values that it finds itself."""
-    shown = [f'printf "export {name}=%q\\n" "${name}"' for name in names]
-    return f"{{ {'; '.join(shown)}; }}" if len(shown) > 1 else "".join(shown)
+    """Shell that writes ``assignments`` with the values that it finds itself."""
+    program = (
+        "import os, shlex, sys; "
+        '[print(f"export {name}={shlex.quote(os.environ[name])}") for name in sys.argv[1:]]'
+    )
+    return shlex.join(["python3", "-c", program, *names])
 
 
 def _set(values: Mapping[str, str]) -> str:

@@ -20,9 +20,10 @@ from voicehub_remote.ssh import Done
 from voicehub.cli.launch_files import JobRequest
 from voicehub.cli.launch_plan import LaunchPlan
 
-# So that it is known for a trainer by its command, as the real one is.
+# The trainer is a file of the project. It is known by its command, as the real one is.
 INTERPRETER = """#!/bin/sh
-case $0 in *env/bin/python) exec sh "$PWD/trainer.sh" "$@" ;; esac
+[ "$1" != -I ] || exec PYTHON "$@"
+exec sh ./trainer.sh "$@"
 """
 
 

@@ -17,9 +17,8 @@ descendants() {
         }'
 }
 
-before=$(state)
-echo "was=$before"
-case $before in
+tell_state # as it was before, with the place in the log where what follows begins
+case $(state) in
 ending) : >"$folder/cancel-on-end" || exit 1 ;;
 running | orphan)
     tries=0
@@ -40,4 +39,3 @@ running | orphan)
     esac
     ;;
 esac
-tell_state

@@ -48,7 +48,7 @@ def attach(
     """
     from voicehub_remote.follow import Follower, to_stream
     from voicehub_remote.places import Places
-    from voicehub_remote.runs import finish_with, session_of
+    from voicehub_remote.runs import as_dict, end, end_as_the_run, session_of
     from voicehub_remote.session import on_host
 
     if terminal and json_:
@@ -63,7 +63,8 @@ def attach(
             script = on_host("terminal", root=places.root, run=session.run)
             remote.terminal(script, what=f"attach to the run {session.run}")
             state = session.state()
-            say(f"{session.run}: {state.words()}")
+            human = f"{session.run}: {state.words()}"
+            end(remote, {"run": as_dict(state)}, json_mode=json_, human=human)
             return
         if not dry_run:
             state = session.state(lines)
@@ -77,4 +78,4 @@ def attach(
         state = Follower(
             session, state.begin, write=write, tell=lambda text: say(text, json_mode=True)
         ).run()
-        finish_with(session, state, json_mode=json_)
+        end_as_the_run(session, state, json_mode=json_)

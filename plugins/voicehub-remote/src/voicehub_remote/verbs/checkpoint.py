@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from voicehub.cli.options import JsonOption
-from voicehub.cli.output import finish, say
+from voicehub.cli.output import say
 from voicehub_remote.options import (
     ConnectTimeoutOption,
     DryRunOption,
@@ -49,7 +49,7 @@ def checkpoint(
     from voicehub_remote.artifacts import fetch_folder
     from voicehub_remote.checkpoints import newest_checkpoint
     from voicehub_remote.places import Places
-    from voicehub_remote.runs import output_here, output_there, session_of
+    from voicehub_remote.runs import end, output_here, output_there, session_of
 
     places = Places.of(project, root)
     with open_remote(
@@ -71,5 +71,4 @@ def checkpoint(
             fetched = fetch_folder(remote, places, there, here, patterns=["*"], force=force)
             result["fetched"] = fetched.as_dict()
             human = f"{human}\n{fetched.words()}"
-    ok = dry_run or newest.name is not None
-    finish(result, json_mode=json_, human=None if dry_run else human, ok=ok)
+    end(remote, result, json_mode=json_, human=human, ok=newest.name is not None)

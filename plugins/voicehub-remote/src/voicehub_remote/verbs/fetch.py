@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from voicehub.cli.options import JsonOption
-from voicehub.cli.output import finish
 from voicehub_remote.options import (
     ConnectTimeoutOption,
     DryRunOption,
@@ -55,7 +54,7 @@ def fetch(
     """
     from voicehub_remote.artifacts import fetch_run
     from voicehub_remote.places import Places
-    from voicehub_remote.runs import as_dict, output_here, session_of
+    from voicehub_remote.runs import as_dict, end, output_here, session_of
 
     places = Places.of(project, root)
     with open_remote(
@@ -66,4 +65,4 @@ def fetch(
         here = to or output_here(project, state)
         fetched = fetch_run(session, state, here, patterns=only or (), force=force)
     result = {"run": as_dict(state), **fetched.as_dict()}
-    finish(result, json_mode=json_, human=None if dry_run else fetched.words())
+    end(remote, result, json_mode=json_, human=fetched.words())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from voicehub.cli.options import JsonOption
-from voicehub.cli.output import finish, say
+from voicehub.cli.output import say
 from voicehub_remote.options import (
     ConnectTimeoutOption,
     DryRunOption,
@@ -42,7 +42,7 @@ def logs(
     """Print the last lines of a run's log, over all attempts at it."""
     from voicehub_remote.follow import Follower, to_stream
     from voicehub_remote.places import Places
-    from voicehub_remote.runs import as_dict, session_of
+    from voicehub_remote.runs import as_dict, end, session_of
     from voicehub_remote.session import NoRunError, on_host
 
     places = Places.of(project, root)
@@ -56,7 +56,8 @@ def logs(
         position, _, text = done.out.partition("\n")
         if not dry_run and not position.isdigit():
             raise NoRunError(f"{remote.target}: the run {session.run} has no log.")
-        say(text.rstrip("\n"), json_mode=json_)
+        if not dry_run:
+            say(text.rstrip("\n"), json_mode=json_)
         if follow:
             state = Follower(
                 session,
@@ -65,4 +66,4 @@ def logs(
                 tell=lambda text: say(text, json_mode=True),
             ).run()
         log = {} if follow else {"lines": text.splitlines()}
-        finish({"run": as_dict(state), **log}, json_mode=json_)
+        end(remote, {"run": as_dict(state), **log}, json_mode=json_, human="")

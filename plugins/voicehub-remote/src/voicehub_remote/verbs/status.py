@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from voicehub.cli.options import JsonOption
-from voicehub.cli.output import finish
 from voicehub_remote.options import (
     ConnectTimeoutOption,
     DryRunOption,
@@ -34,7 +33,7 @@ def status(
 ) -> None:
     """List the runs of a host: which go on, which have ended and how, which were cut off."""
     from voicehub_remote.places import Places
-    from voicehub_remote.runs import as_dict
+    from voicehub_remote.runs import as_dict, end
     from voicehub_remote.session import NoRunError, all_states
 
     places = Places.of(project, root)
@@ -52,4 +51,4 @@ def status(
     ]
     human = "\n".join(lines) or f"no run below {places.root}"
     result = {"runs": [as_dict(state) for state in states]}
-    finish(result, json_mode=json_, human=None if dry_run else human)
+    end(remote, result, json_mode=json_, human=human)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from voicehub.cli.options import JsonOption
-from voicehub.cli.output import finish, say
+from voicehub.cli.output import say
 from voicehub_remote.options import (
     ConnectTimeoutOption,
     DryRunOption,
@@ -44,7 +44,7 @@ def stop(
     """
     from voicehub_remote.follow import Follower, to_stream
     from voicehub_remote.places import Places
-    from voicehub_remote.runs import as_dict, session_of
+    from voicehub_remote.runs import as_dict, end, session_of
 
     places = Places.of(project, root)
     with open_remote(
@@ -55,7 +55,8 @@ def stop(
         before = session.stop(now=now)
         state = before
         if before.goes_on or dry_run:
-            say("told to end; following until it has", json_mode=True)
+            if not dry_run:
+                say("told to end; following until it has", json_mode=True)
             state = Follower(
                 session,
                 before.log_bytes,
@@ -64,4 +65,4 @@ def stop(
             ).run()
     human = f"{session.run}: {state.words()}"
     result = {"run": as_dict(state), "was": before.state}
-    finish(result, json_mode=json_, human=None if dry_run else human)
+    end(remote, result, json_mode=json_, human=human)

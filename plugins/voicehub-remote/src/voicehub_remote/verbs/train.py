@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from voicehub.cli.options import JsonOption
-from voicehub.cli.output import UsageError, finish, say
+from voicehub.cli.output import UsageError, say
 from voicehub_remote.options import (
     ConnectTimeoutOption,
     DryRunOption,
@@ -90,7 +90,7 @@ def train(
     from voicehub_remote.description import describe
     from voicehub_remote.follow import come_back
     from voicehub_remote.places import Places
-    from voicehub_remote.runs import as_dict
+    from voicehub_remote.runs import as_dict, end
     from voicehub_remote.session import Session
 
     if fetch and (detach or (on_end and not on_end_delay)):
@@ -118,8 +118,7 @@ def train(
         session = Session(remote, places, description.job.name)
         state = _start(session, description, json_mode=json_)
         if detach:
-            human = None if dry_run else come_back(session)
-            finish({"run": as_dict(state)}, json_mode=json_, human=human)
+            end(remote, {"run": as_dict(state)}, json_mode=json_, human=come_back(session))
             return
         follow_to_the_end(session, state, project if fetch else None, json_mode=json_)
 
@@ -160,7 +159,7 @@ def follow_to_the_end(
     """Show the log from where the attempt began, fetch what it made, and end as the trainer did."""
     from voicehub_remote.artifacts import fetch_run
     from voicehub_remote.follow import Follower, to_stream
-    from voicehub_remote.runs import finish_with, output_here
+    from voicehub_remote.runs import end_as_the_run, output_here
 
     write = to_stream(json_mode)
     tell = partial(say, json_mode=True)
@@ -168,6 +167,7 @@ def follow_to_the_end(
     extra = {}
     if fetch_to is not None:
         fetched = fetch_run(session, state, output_here(fetch_to, state))
-        say(fetched.words(), json_mode=json_mode)
+        if not session.remote.dry_run:
+            say(fetched.words(), json_mode=json_mode)
         extra["fetched"] = fetched.as_dict()
-    finish_with(session, state, json_mode=json_mode, extra=extra)
+    end_as_the_run(session, state, json_mode=json_mode, extra=extra)
