@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from voicehub_remote.errors import ConnectionLostError, UnreachableError
-from voicehub_remote.follow import END, Detached, Follower
+from voicehub_remote.follow import MARK, Detached, Follower
 from voicehub_remote.places import Places
 from voicehub_remote.session import NoRunError, RunState, Session
 
@@ -28,6 +28,8 @@ class Wire:
     def show(self, script: str, *, what: str, on_output: Callable[[bytes], None]) -> int:
         line = next(line for line in script.splitlines() if line.startswith("position="))
         self.asked.append(int(line.partition("=")[2]))
+        on_output(b"Welcome to this host\n" + MARK[:3])
+        on_output(MARK[3:])
         for piece in self.connections.pop(0)(LOG[self.asked[-1] :]):
             if isinstance(piece, BaseException):
                 raise piece
@@ -53,8 +55,8 @@ def test_every_byte_comes_once_over_any_number_of_connections() -> None:
         lambda log: [log[:5], broken()],
         lambda log: [log[:1], broken()],
         lambda log: [UnreachableError("away")],
-        lambda log: [log + END[:3], broken()],
-        lambda log: [log, END, STATE],
+        lambda log: [log + MARK[:3], broken()],
+        lambda log: [log, MARK, STATE],
     )
     shown, state, told = follow(wire)
     assert shown == LOG
@@ -65,10 +67,10 @@ def test_every_byte_comes_once_over_any_number_of_connections() -> None:
 
 @pytest.mark.parametrize("size", range(1, 12))
 def test_the_mark_is_found_however_it_is_cut(size: int) -> None:
-    whole = LOG + END[:4] + b"not the mark\n" + END + STATE
+    whole = LOG + MARK[:4] + b"not the mark\n" + MARK + STATE
     pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
     shown, state, _ = follow(Wire(lambda log: pieces))
-    assert shown == LOG + END[:4] + b"not the mark\n"
+    assert shown == LOG + MARK[:4] + b"not the mark\n"
     assert state.code == 3
 
 

@@ -14,8 +14,9 @@ from voicehub_remote.session import NoRunError, RunState, on_host
 if TYPE_CHECKING:
     from voicehub_remote.session import Session
 
-#: In front of the state that ends what the host sends.
-END = b"\x1evoicehub-remote\x1e"
+#: The host sends it in front of the log, as start files of the login shell may print something
+#: before, and behind it, in front of the state.
+MARK = b"\x1evoicehub-remote\x1e"
 #: Seconds between the tries to come back to a host, about five minutes together.
 WAITS = (1.0, 2.0, 4.0, 8.0, 15.0, *([30.0] * 9))
 
@@ -50,7 +51,7 @@ class Follower:
         self.session, self.position = session, position
         self.write, self.tell, self.waits = write, tell, waits
         self._trailer: bytes | None = None
-        self._held = b""
+        self._held, self._begun = b"", False
         self._tries = 0
 
     def run(self) -> RunState:
@@ -71,7 +72,7 @@ class Follower:
 
     def _once(self) -> RunState | None:
         """Follow over one connection; None where it broke, after the time to wait then."""
-        self._trailer, self._held = None, b""
+        self._trailer, self._held, self._begun = None, b"", False
         session = self.session
         script = on_host(
             "follow", root=session.places.root, run=session.run, position=str(self.position)
@@ -97,15 +98,18 @@ class Follower:
         if self._trailer is not None:
             self._trailer += piece
             return
-        log, mark, rest = (self._held + piece).partition(END)
-        if mark:
-            self._trailer, self._held = rest, b""
-        else:  # what may be the beginning of the mark waits for the next piece
-            log, self._held = _split(log)
-        if log:
+        text, mark, rest = (self._held + piece).partition(MARK)
+        # What may be the beginning of the mark waits for the next piece.
+        text, self._held = (text, b"") if mark else _split(text)
+        if self._begun and text:
             self._tries = 0
-            self.position += len(log)
-            self.write(log)
+            self.position += len(text)
+            self.write(text)
+        if mark and self._begun:
+            self._trailer = rest
+        elif mark:
+            self._begun = True
+            self._take(rest)
 
     def _wait(self, reason: str) -> None:
         if self._tries >= len(self.waits):
@@ -119,9 +123,9 @@ class Follower:
 
 
 def _split(text: bytes) -> tuple[bytes, bytes]:
-    """``text`` without, and its end with, what ``END`` begins with."""
-    for length in range(min(len(END) - 1, len(text)), 0, -1):
-        if text.endswith(END[:length]):
+    """``text`` without, and its end with, what ``MARK`` begins with."""
+    for length in range(min(len(MARK) - 1, len(text)), 0, -1):
+        if text.endswith(MARK[:length]):
             return text[:-length], text[-length:]
     return text, b""
 

@@ -1,11 +1,13 @@
-# Writes the log from byte $position on until the run has ended; then a mark and the state, so that
-# one connection brings everything, should the host be gone a moment later.
+# Writes a mark, the log from byte $position on until the run has ended, a mark, and the state: one
+# connection brings everything, should the host be gone a moment later.
 log=$folder/log
 if [ ! -f "$log" ]; then
     echo "there is no $log" >&2
     exit 1
 fi
 turn=0
+mark() { printf '\036voicehub-remote\036'; }
+mark
 while :; do
     over=
     if [ -f "$folder/exit" ]; then
@@ -23,5 +25,5 @@ while :; do
     [ -z "$over" ] || break
     pause 0.3
 done
-printf '\036voicehub-remote\036'
+mark
 tell_state
