@@ -54,15 +54,26 @@ def weakened(kernel: Any, old: str, new: str, folder: Path) -> StrictKernel:
 
     Args:
         kernel: a ``@triton.jit`` function.
-        old, new: text in its source, at every place where it stands.
+        old, new: text in its source or in that of a function it calls, wherever it stands.
         folder: where the changed source may lie.
     """
-    source = textwrap.dedent(inspect.getsource(kernel.fn))
-    assert old in source, f"{kernel.fn.__name__} has no {old!r}"
-    path = folder / f"{kernel.fn.__name__}.py"
-    path.write_text(source.replace(old, new))
     names = dict(kernel.fn.__globals__)
-    exec(compile(path.read_text(), str(path), "exec"), names)
+    called = [names.get(name) for name in kernel.fn.__code__.co_names]
+    changed = False
+    for function in (*called, kernel):  # the kernel last, since it takes the others' new selves
+        inner = getattr(function, "fn", None)
+        source = (
+            textwrap.dedent(inspect.getsource(inner)) if isinstance(inner, FunctionType) else ""
+        )
+        if old not in source and function is not kernel:
+            continue
+        changed = changed or old in source
+        path = folder / f"{inner.__name__}.py"
+        path.write_text(source.replace(old, new))
+        own = names if function is kernel else dict(inner.__globals__)
+        exec(compile(path.read_text(), str(path), "exec"), own)
+        names[inner.__name__] = own[inner.__name__]
+    assert changed, f"neither {kernel.fn.__name__} nor what it calls has {old!r}"
     return StrictKernel(names[kernel.fn.__name__])
 
 

@@ -79,40 +79,75 @@ def ctc_loss(
     rows = labels.tolist()
     targets = [row[:length] for row, length in zip(rows, label_lengths, strict=True)]
     _check(logits, views, frame_lengths, targets, label_lengths, blank, ids)
-    bad = tuple(
-        position
-        for position, (target, frames) in enumerate(zip(targets, frame_lengths, strict=True))
-        if minimum_frames(target) > frames
-    )
+    bad = _unalignable(frame_lengths, targets)
     if bad and not exclude_unalignable:
-        position = bad[0]
-        raise DataError(
-            f"{_name(position, ids)}: {frame_lengths[position]} frames cannot hold "
-            f"{label_lengths[position]} labels, which need {minimum_frames(targets[position])}. "
-            "The transcript is longer than the audio can hold: correct or drop the row."
-        )
+        raise DataError(_too_short(bad[0], frame_lengths, targets, ids))
     kept = [position for position in range(len(targets)) if position not in bad]
     if not kept:
         return CTCLoss(logits.sum() * 0.0, 0, bad, {})
     if bad:
         logits = logits[[view * len(targets) + place for view in range(views) for place in kept]]
     lengths = torch.tensor([frame_lengths[place] for place in kept] * views, device=logits.device)
-    losses = _negative_log_likelihoods(
-        logits, lengths, [targets[place] for place in kept] * views, blank
+    terms = _terms(
+        logits,
+        lengths,
+        [targets[place] for place in kept] * views,
+        blank,
+        smooth=bool(label_smoothing),
+        consistent=bool(consistency_weight),
     )
-    counts = [max(1, len(targets[place])) for place in kept]
-    weights = torch.tensor(counts * views, dtype=losses.dtype, device=losses.device)
-    loss = (losses / weights).mean()
-    terms = {"ctc": loss}
+    loss = terms["ctc"]
     if label_smoothing:
-        terms["smoothing"] = (uniform_divergence(logits, lengths) / weights).mean()
         loss = (1.0 - label_smoothing) * loss + label_smoothing * terms["smoothing"]
     if consistency_weight:
-        apart = consistency(logits[: len(kept)], logits[len(kept) :], lengths[: len(kept)])
-        terms["consistency"] = (apart / weights[: len(kept)]).mean()
         loss = loss + consistency_weight * terms["consistency"]
     told = {name: term.detach() for name, term in terms.items()} if len(terms) > 1 else {}
     return CTCLoss(loss, len(kept), bad, told)
+
+
+def _unalignable(frame_lengths: Sequence[int], targets: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(
+        position
+        for position, (target, frames) in enumerate(zip(targets, frame_lengths, strict=True))
+        if minimum_frames(target) > frames
+    )
+
+
+def _too_short(
+    position: int,
+    frame_lengths: Sequence[int],
+    targets: Sequence[Sequence[int]],
+    ids: Sequence[str] | None,
+) -> str:
+    target = targets[position]
+    return (
+        f"{_name(position, ids)}: {frame_lengths[position]} frames cannot hold {len(target)} "
+        f"labels, which need {minimum_frames(target)}. The transcript is longer than the audio "
+        "can hold: correct or drop the row."
+    )
+
+
+def _terms(
+    logits: Tensor,
+    frames: Tensor,
+    targets: Sequence[Sequence[int]],
+    blank: int,
+    *,
+    smooth: bool,
+    consistent: bool,
+) -> dict[str, Tensor]:
+    """Mean of each term a label; of ``consistent`` rows the second half is the second view."""
+    losses = _negative_log_likelihoods(logits, frames, targets, blank)
+    counts = [max(1, len(target)) for target in targets]
+    weights = torch.tensor(counts, dtype=losses.dtype, device=losses.device)
+    terms = {"ctc": (losses / weights).mean()}
+    if smooth:
+        terms["smoothing"] = (uniform_divergence(logits, frames) / weights).mean()
+    if consistent:
+        half = len(targets) // 2
+        apart = consistency(logits[:half], logits[half:], frames[:half])
+        terms["consistency"] = (apart / weights[:half]).mean()
+    return terms
 
 
 def _negative_log_likelihoods(

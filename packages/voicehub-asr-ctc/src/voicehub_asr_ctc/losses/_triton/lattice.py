@@ -13,15 +13,18 @@ import triton
 import triton.language as tl
 
 from voicehub_asr_ctc.losses._triton.numbers import (
-    LN_2,
-    LOW,
-    inverse,
     narrowed,
-    normalised,
     packed,
     power,
     probability,
     unpacked,
+)
+from voicehub_asr_ctc.losses._triton.recurrence import (
+    arrived,
+    ended,
+    started,
+    target,
+    times_probability,
 )
 
 
@@ -55,19 +58,11 @@ def paths(
     item, reverse = tl.program_id(0).to(tl.int64), tl.program_id(1) == 1
     record = tl.program_id(1).to(tl.int64) * tl.num_programs(0) + item
     lanes = tl.arange(0, BLOCK)
-    count, frames = tl.load(label_lengths + item), tl.load(frame_lengths + item)
-    sound = (count >= 0) & (count <= most_labels) & (frames >= 0) & (frames <= most_frames)
-    count = tl.where(sound, count, 0)
+    lengths = (frame_lengths, label_lengths, most_frames, most_labels)
+    sound, frames, count, place, label, skip = target(
+        item, reverse, lanes, lengths, labels, tokens, blank
+    )
     own = lanes < count
-    place = tl.where(reverse, count - 1 - lanes, lanes)
-    label = tl.load(labels + item * most_labels + place, mask=own, other=blank)
-    behind = tl.where(reverse, place + 1, place - 1)
-    other = tl.load(labels + item * most_labels + behind, mask=own & (lanes > 0), other=blank)
-    wrong = own & ((label < 0) | (label >= tokens) | (label == blank))
-    sound = sound & (tl.sum(wrong.to(tl.int32), 0) == 0)
-    frames = tl.where(sound, frames, 0)
-    skip = own & (lanes > 0) & (label != other)
-
     first = tl.where(reverse, frames - 1, 0)
     ahead = tl.where(reverse, -1, 1).to(tl.int64)
     row = logits + item * item_stride + first * frame_stride
@@ -77,13 +72,8 @@ def paths(
     arrivals += (record * most_frames + first) * 2 * width
     tokens_of = label * token_stride
     blank_of = blank * token_stride
-    before = tl.maximum(lanes - 1, 0)
 
-    # Ahead of the first frame all paths stand at the first blank.
-    label_mantissa = tl.zeros((BLOCK,), tl.float64)
-    label_exponent = tl.full((BLOCK,), LOW, tl.float64)
-    blank_mantissa = tl.where(lanes == 0, 1.0, 0.0).to(tl.float64)
-    blank_exponent = tl.where(lanes == 0, 0.0, LOW).to(tl.float64)
+    label_mantissa, label_exponent, blank_mantissa, blank_exponent = started(lanes)
     logit = tl.load(row + tokens_of, mask=own & (frames > 0), other=0.0)
     blank_logit = tl.load(row + blank_of, mask=frames > 0, other=0.0)
     for step in range(0, frames):
@@ -95,18 +85,9 @@ def paths(
         peaks += ahead
         shares += ahead
 
-        from_mantissa = tl.where(lanes > 0, tl.gather(label_mantissa, before, 0), 0.0)
-        from_exponent = tl.where(lanes > 0, tl.gather(label_exponent, before, 0), LOW)
-        skip_exponent = tl.where(skip, from_exponent, LOW)
-        high = tl.maximum(tl.maximum(label_exponent, blank_exponent), skip_exponent)
-        mantissa = label_mantissa * power(label_exponent - high)
-        mantissa += blank_mantissa * power(blank_exponent - high)
-        mantissa += tl.where(skip, from_mantissa * power(skip_exponent - high), 0.0)
-        label_mantissa, label_exponent = normalised(tl.where(own, mantissa, 0.0), high)
-        high = tl.maximum(blank_exponent, from_exponent)
-        mantissa = blank_mantissa * power(blank_exponent - high)
-        mantissa += from_mantissa * power(from_exponent - high)
-        blank_mantissa, blank_exponent = normalised(mantissa, high)
+        label_mantissa, label_exponent, blank_mantissa, blank_exponent = arrived(
+            label_mantissa, label_exponent, blank_mantissa, blank_exponent, own, skip, lanes
+        )
         if STORE:
             tl.store(arrivals + place, packed(label_mantissa, label_exponent), mask=own)
             blank_place = tl.where(reverse, count - lanes, lanes)
@@ -117,27 +98,29 @@ def paths(
             )
             arrivals += ahead * 2 * width
 
-        mantissa, exponent = probability(logit.to(tl.float64), peak, share)
-        label_mantissa *= mantissa
-        label_exponent = tl.where(label_mantissa == 0.0, LOW, label_exponent + exponent)
-        mantissa, exponent = probability(blank_logit.to(tl.float64), peak, share)
-        blank_mantissa *= mantissa
-        blank_exponent = tl.where(blank_mantissa == 0.0, LOW, blank_exponent + exponent)
+        label_mantissa, label_exponent = times_probability(
+            label_mantissa, label_exponent, logit, peak, share
+        )
+        blank_mantissa, blank_exponent = times_probability(
+            blank_mantissa, blank_exponent, blank_logit, peak, share
+        )
         logit, blank_logit = next_logit, next_blank_logit
 
-    # What ends in the last label or in the blank behind it.
-    last = lanes == count - 1
-    label_end = tl.max(tl.where(last, label_exponent, LOW), 0)
-    blank_end = tl.max(tl.where(lanes == count, blank_exponent, LOW), 0)
-    high = tl.maximum(label_end, blank_end)
-    mantissa = tl.sum(tl.where(last, label_mantissa, 0.0), 0) * power(label_end - high)
-    mantissa += tl.sum(tl.where(lanes == count, blank_mantissa, 0.0), 0) * power(blank_end - high)
-    mantissa, exponent = normalised(tl.where(sound, mantissa, 0.0), high)
-    loss = -(tl.log2(mantissa) + exponent) * LN_2
-    tl.store(losses + record, tl.where(mantissa == 0.0, float("inf"), loss))
-    none = mantissa == 0.0
-    mantissa, exponent = normalised(inverse(tl.where(none, 1.0, mantissa)), -exponent)
-    tl.store(ends + record, tl.where(none, float("-inf"), packed(mantissa, exponent)))
+    loss, end = ended(
+        label_mantissa, label_exponent, blank_mantissa, blank_exponent, count, lanes, sound
+    )
+    tl.store(losses + record, loss)
+    tl.store(ends + record, end)
+
+
+@triton.jit
+def passing(ahead, back, own, mantissa, exponent, scale, scale_exponent):
+    """Share of all paths that pass each state, whose token has this mantissa and exponent."""
+    one, one_exponent = unpacked(tl.load(ahead, mask=own, other=float("-inf")))
+    two, two_exponent = unpacked(tl.load(back, mask=own, other=float("-inf")))
+    share = one * two * mantissa * scale
+    share *= power(one_exponent + two_exponent + exponent + scale_exponent)
+    return tl.where(own, share, 0.0)
 
 
 @triton.jit
@@ -193,14 +176,11 @@ def occupancy(
     mantissa, exponent = probability(
         tl.load(row + label * token_stride, mask=own, other=0.0).to(tl.float64), peak, share_of_peak
     )
-    one, one_exponent = unpacked(tl.load(ahead + was, mask=own, other=float("-inf")))
-    two, two_exponent = unpacked(tl.load(back + was, mask=own, other=float("-inf")))
-    share = one * two * mantissa * scale
-    share *= power(one_exponent + two_exponent + exponent + scale_exponent)
-    sums = tl.cumsum(tl.where(own, share, 0.0), 0)
+    share = passing(ahead + was, back + was, own, mantissa, exponent, scale, scale_exponent)
+    sums = tl.cumsum(share, 0)
     ahead_of = tl.gather(sums, tl.maximum(first - 1, 0).to(tl.int32), 0)
-    passing = sums - tl.where(first > 0, ahead_of, 0.0)
-    found = factor * (mantissa * power(exponent) - passing)
+    share = sums - tl.where(first > 0, ahead_of, 0.0)
+    found = factor * (mantissa * power(exponent) - share)
     tl.store(to + label, narrowed(found, gradient), mask=own & (label != following))
 
     own = lanes < tl.where(alive, count + 1, 0)
@@ -209,10 +189,7 @@ def occupancy(
         peak,
         share_of_peak,
     )
-    one, one_exponent = unpacked(tl.load(ahead + width + lanes, mask=own, other=float("-inf")))
-    two, two_exponent = unpacked(tl.load(back + width + lanes, mask=own, other=float("-inf")))
-    share = one * two * mantissa * scale
-    share *= power(one_exponent + two_exponent + exponent + scale_exponent)
-    passing = tl.sum(tl.where(own, share, 0.0), 0)
-    found = factor * (mantissa * power(exponent) - passing)
+    ahead, back = ahead + width + lanes, back + width + lanes
+    share = tl.sum(passing(ahead, back, own, mantissa, exponent, scale, scale_exponent), 0)
+    found = factor * (mantissa * power(exponent) - share)
     tl.store(to + blank, narrowed(found, gradient), mask=alive)
