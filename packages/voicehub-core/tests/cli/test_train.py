@@ -192,7 +192,7 @@ def test_a_failing_report_does_not_lose_the_model(cli: Run, work: Path, monkeypa
     def broken(path: Path, report: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("voicehub.cli.training_run.write_report", broken)
+    monkeypatch.setattr("voicehub.cli.end_of_run.write_report", broken)
     outcome = cli("train", "toy/tiny", *DATA, "--json")
     assert outcome.code == 0
     summary = outcome.last_json["summary"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from voicehub.cli.final_steps import attempt, run_final_steps
+from voicehub.cli.end_of_run import finish_run
 from voicehub.cli.interrupt import StopOnInterrupt
 from voicehub.cli.logs import show_logs
 from voicehub.cli.output import Interrupted, UsageError, remember_run_directory, say
@@ -28,29 +27,21 @@ from voicehub.cli.run_request import (
     with_initial_weights,
 )
 from voicehub.cli.training_tables import data_table, routes_table
-from voicehub.reporting import figures
 from voicehub.reporting.console import ConsoleCallback
-from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
-from voicehub.reporting.media_files import MediaFilesCallback, latest_media
-from voicehub.reporting.summary import RunSummary, alerts_in
-from voicehub.trainer.averaging import Weights, weights_in_use
+from voicehub.reporting.media_files import MediaFilesCallback
+from voicehub.reporting.summary import RunSummary
 from voicehub.trainer.callbacks import TrainerCallback
-from voicehub.trainer.metrics_file import METRICS_FILE, read_metrics
 from voicehub.trainer.reporters import check_reporters
 
 if TYPE_CHECKING:
     from voicehub.adapters.experiment import Experiment
     from voicehub.cli.start_estimate import StartEstimates
     from voicehub.models.initial import InitialWeights
-    from voicehub.models.results import PredictionRow
-    from voicehub.reporting.samples import SampleSheet
     from voicehub.strategies.base import TrainingStrategy
     from voicehub.trainer.arguments import TrainingArguments
     from voicehub.trainer.composition import RouteSummary
     from voicehub.trainer.state import TrainerControl, TrainerState
-    from voicehub.trainer.trainer import Trainer, TrainOutput
-
-SAMPLES_IN_REPORT = 12
+    from voicehub.trainer.trainer import Trainer
 
 
 def run_training(request: RunRequest, estimates: StartEstimates | None = None) -> RunSummary:
@@ -123,7 +114,7 @@ def _run(
     stopped = trainer.strategy.any_rank(stop.requested)  # a signal may reach one process alone
     if stopped and trainer.state.global_step < trainer.state.max_steps:
         raise Interrupted(how_to_continue(request))
-    return _finish(request, experiment, trainer, output, start)
+    return finish_run(request, experiment, trainer, output, start.routes, start.record)
 
 
 def build_experiment(request: RunRequest) -> Experiment:
@@ -231,121 +222,3 @@ class _StartOfRun(TrainerCallback):
             request.yaml,
             state.global_step if resumed is not None else None,
         )
-
-
-# -- the end ------------------------------------------------------------------------------
-
-
-def _finish(
-    request: RunRequest,
-    experiment: Experiment,
-    trainer: Trainer,
-    output: TrainOutput,
-    start: _StartOfRun,
-) -> RunSummary:
-    """Weights first: what follows them may fail, and is then named; nothing before it is lost."""
-    model_directory = trainer.save_final_model()
-    summary = RunSummary(
-        name=request.config.name,
-        family=request.spec.family,
-        model_type=request.spec.model_type,
-        device=trainer.graph.device,
-        steps=output.global_step,
-        seconds=output.metrics["train_runtime"],
-        training_loss=output.training_loss,
-        run_directory=request.run_directory,
-        model_directory=model_directory,
-    )
-    if trainer.averaging is not None:
-        summary.averaged_model_directory = _guarded(
-            trainer, summary, "The averaged model", trainer.save_averaged_model
-        )
-        summary.averages = trainer.averaging.describe()
-    averaged = summary.averaged_model_directory
-    # The one that the printed figures are of is the one to go on with.
-    chosen = averaged if averaged and trainer.args.eval_weights == "ema" else model_directory
-    summary.next_command = experiment.next_command(chosen) if experiment.next_command else ""
-    summary.metrics = (
-        _guarded(trainer, summary, "The evaluation", _final_metrics, trainer, experiment) or {}
-    )
-    summary.metric_weights = figures.weights_of(trainer.state.log_history)
-    summary.best = _best(trainer)
-    summary.skipped_steps = trainer.state.skipped_steps
-    weights: Weights = "ema" if trainer.args.eval_weights == "ema" else "raw"
-    predictions: list[PredictionRow] = []
-    sheets: list[SampleSheet] = []
-    if trainer.strategy.is_primary or trainer.strategy.holds_parts:
-        with (
-            weights_in_use(trainer.averaging, weights),
-            trainer.strategy.open_model(trainer.graph.model),
-        ):
-            predictions = (
-                attempt(summary.warnings, "Sample predictions", _predictions, experiment) or []
-            )
-        sheets = run_final_steps(trainer, experiment.model, experiment.final_steps, summary)
-    if not trainer.strategy.is_primary:
-        return summary
-    rows = read_metrics(request.run_directory / METRICS_FILE)
-    summary.warnings = [*alerts_in(rows), *summary.warnings]
-    report = RunReport(
-        summary=summary,
-        rows=rows,
-        data=experiment.data_report,
-        routes=[dataclasses.asdict(route) for route in start.routes],
-        predictions=predictions,
-        configuration=request.yaml,
-        record={key: value for key, value in start.record.items() if key != "config"},
-        audio_bytes=getattr(experiment, "audio_bytes", None),
-        figure_notes=experiment.figure_notes,
-        media=latest_media(request.run_directory),
-        sheets=sheets,
-        weights=None if trainer.averaging is None else weights,
-    )
-    path = request.run_directory / REPORT_FILE
-    summary.report = path
-    if attempt(summary.warnings, "The report", _write_report, path, report) is None:
-        summary.report = None
-    return summary
-
-
-def _guarded(
-    trainer: Trainer, summary: RunSummary, what: str, action: Callable[..., Any], *arguments: Any
-) -> Any | None:
-    """``attempt`` for what processes do together: of several, one that fails ends the others."""
-    if trainer.strategy.world_size > 1:
-        return action(*arguments)
-    return attempt(summary.failures, what, action, *arguments)
-
-
-def _predictions(experiment: Experiment) -> list[PredictionRow]:
-    return list(experiment.predict(SAMPLES_IN_REPORT)) if experiment.predict else []
-
-
-def _write_report(path: Path, report: RunReport) -> Path:
-    write_report(path, report)
-    return path
-
-
-def _final_metrics(trainer: Trainer, experiment: Experiment) -> dict[str, float]:
-    """Metrics of the weights that were saved; measured only if the last update was not."""
-    if not experiment.eval_datasets:
-        return {}
-    args, state = trainer.args, trainer.state
-    if state.last_evaluation_step == state.global_step and not args.load_best_model_at_end:
-        metrics = {}
-        for row in state.log_history:  # raw and averaged weights have rows of their own
-            if row["step"] == state.last_evaluation_step:
-                metrics.update(figures.evaluation_metrics(row))
-    else:
-        metrics = figures.evaluation_metrics(trainer.evaluate())
-    if len(experiment.eval_datasets) == 1:  # the mean over one split says the same twice
-        split = next(iter(experiment.eval_datasets))
-        metrics = {k: v for k, v in metrics.items() if not k.startswith(f"eval_{split}_")}
-    return metrics
-
-
-def _best(trainer: Trainer) -> tuple[str, float, int | None] | None:
-    state, name = trainer.state, trainer.args.metric_for_best_model
-    if name is None or state.best_metric is None:
-        return None
-    return name, state.best_metric, state.best_global_step

@@ -104,19 +104,7 @@ def build_signature(
             "accumulation": args.gradient_accumulation_steps,
             "drop_last": args.dataloader_drop_last,
         },
-        "schedule": {
-            "type": args.lr_scheduler_type,
-            "options": args.schedule_options,
-            "max_steps": horizon.max_steps,
-            "routes": {
-                name: {
-                    "updates": updates,
-                    "warmup": args.get_warmup_steps(updates),
-                    "scheduler": _class_name(schedulers[name]),
-                }
-                for name, updates in horizon.route_updates.items()
-            },
-        },
+        "schedule": _describe_schedule(args, horizon, schedulers),
         "optimization": {
             "max_grad_norm": args.max_grad_norm,
             "gradient_checkpointing": args.gradient_checkpointing,
@@ -138,6 +126,24 @@ def build_signature(
             for name, callback in callbacks.stateful()
             if getattr(callback, "state_name", None) is None  # those only watch
         ],
+    }
+
+
+def _describe_schedule(
+    args: TrainingArguments, horizon: Horizon, schedulers: SchedulerBundle
+) -> dict[str, Any]:
+    return {
+        "type": args.lr_scheduler_type,
+        "options": args.schedule_options,
+        "max_steps": horizon.max_steps,
+        "routes": {
+            name: {
+                "updates": updates,
+                "warmup": args.get_warmup_steps(updates),
+                "scheduler": _class_name(schedulers[name]),
+            }
+            for name, updates in horizon.route_updates.items()
+        },
     }
 
 

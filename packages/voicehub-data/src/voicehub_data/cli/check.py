@@ -14,6 +14,7 @@ from voicehub.cli.tables import duration, table
 from voicehub_data.cli.options import (
     ColumnMapOption,
     KindOption,
+    RoleOption,
     SetOption,
     SourceArgument,
     WorkersOption,
@@ -31,9 +32,7 @@ def check(
     kind: KindOption = "auto",
     column_map: ColumnMapOption = None,
     set_: SetOption = None,
-    role: Annotated[
-        str, typer.Option(help="train or eval: which splits, of a data set.")
-    ] = "train",
+    role: RoleOption = "train",
     sample_rate: Annotated[
         int | None, typer.Option(min=1, help="Expected Hz; the most frequent one by default.")
     ] = None,

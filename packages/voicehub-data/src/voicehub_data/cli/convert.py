@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,12 +14,16 @@ from voicehub.errors import ConfigurationError, DataError
 from voicehub_data.cli.options import (
     ColumnMapOption,
     KindOption,
+    RoleOption,
     SetOption,
     SourceArgument,
     WorkersOption,
     source_config,
     workers_or_default,
 )
+
+if TYPE_CHECKING:
+    from voicehub_data.convert import AudioFormat
 
 
 def convert(
@@ -28,9 +32,7 @@ def convert(
     kind: KindOption = "auto",
     column_map: ColumnMapOption = None,
     set_: SetOption = None,
-    role: Annotated[
-        str, typer.Option(help="train or eval: which splits, of a data set.")
-    ] = "train",
+    role: RoleOption = "train",
     durations: Annotated[
         bool, typer.Option(help="Fill in missing durations from audio headers.")
     ] = True,
@@ -55,14 +57,10 @@ def convert(
     from voicehub_data.durations import fill_durations
     from voicehub_data.manifest import read_manifest, write_manifest
 
-    if audio_format not in ("flac", "wav"):
-        raise ConfigurationError(f"--audio-format {audio_format!r}: expected flac or wav.")
+    form = _audio_format(audio_format)
     if sample_rate is not None and audio_dir is None:
         raise ConfigurationError("--sample-rate needs --audio-dir: a manifest alone has no rate.")
-    if output.suffix.lower() not in (".jsonl", ".csv", ".tsv"):
-        raise ConfigurationError(f"{output}: write a .jsonl, .csv or .tsv file.")
-    if output.exists() and not overwrite:
-        raise DataError(f"{output}: the file exists; choose another name or pass --overwrite.")
+    _require_target(output, overwrite)
     threads = workers_or_default(workers)
     config = source_config(source, kind, column_map, set_)
     manifest = read_manifest(config, role=as_role(role))
@@ -76,7 +74,7 @@ def convert(
             rows,
             audio_dir,
             sample_rate=sample_rate,
-            audio_format="wav" if audio_format == "wav" else "flac",
+            audio_format=form,
             workers=threads,
             overwrite=overwrite,
         )
@@ -91,3 +89,16 @@ def convert(
     lines += manifest.notes
     result |= {"rows": len(rows), "seconds": seconds, "notes": manifest.notes}
     finish(result, json_mode=json_, human="\n".join(lines))
+
+
+def _audio_format(name: str) -> AudioFormat:
+    if name == "flac" or name == "wav":
+        return name
+    raise ConfigurationError(f"--audio-format {name!r}: expected flac or wav.")
+
+
+def _require_target(output: Path, overwrite: bool) -> None:
+    if output.suffix.lower() not in (".jsonl", ".csv", ".tsv"):
+        raise ConfigurationError(f"{output}: write a .jsonl, .csv or .tsv file.")
+    if output.exists() and not overwrite:
+        raise DataError(f"{output}: the file exists; choose another name or pass --overwrite.")

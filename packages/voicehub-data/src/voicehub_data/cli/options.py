@@ -29,6 +29,7 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="KEY=VALUE of the source, e.g. audio_root=/corpus; repeat."),
 ]
+RoleOption = Annotated[str, typer.Option(help="train or eval: which splits, of a data set.")]
 WorkersOption = Annotated[
     int | None, typer.Option(min=0, help="Threads that read audio; all processors, at most 8.")
 ]

@@ -13,6 +13,7 @@ from voicehub.cli.tables import duration, table
 from voicehub_data.cli.options import (
     ColumnMapOption,
     KindOption,
+    RoleOption,
     SetOption,
     SourceArgument,
     WorkersOption,
@@ -29,9 +30,7 @@ def stats(
     kind: KindOption = "auto",
     column_map: ColumnMapOption = None,
     set_: SetOption = None,
-    role: Annotated[
-        str, typer.Option(help="train or eval: which splits, of a data set.")
-    ] = "train",
+    role: RoleOption = "train",
     headers: Annotated[
         bool, typer.Option(help="Read audio headers, for rates and missing durations.")
     ] = True,

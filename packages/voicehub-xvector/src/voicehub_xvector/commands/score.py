@@ -50,9 +50,7 @@ def score(
     A labelled list is judged: equal error rate on the convex hull, and minimal detection costs
     normalised by min(p, 1 - p).
     """
-    from voicehub_data.files import write_file
     from voicehub_xvector.embeddings import read_embeddings
-    from voicehub_xvector.metrics.det import det_svg
     from voicehub_xvector.scoring import read_trials, score_trials
 
     held = read_embeddings(embeddings)
@@ -66,12 +64,10 @@ def score(
         source=embeddings,
     )
     judged = scored.verification()
-    if det is not None and judged is None:
-        raise UsageError(f"--det needs labels, and {trials} has none.")
     if scores is not None:
         scored.write(scores)
-    if det is not None and judged is not None:
-        write_file(det, det_svg(judged.points).encode())
+    if det is not None:
+        _draw(judged, det, trials)
     written = [path for path in (scores, det) if path is not None]
     result = {
         "trials": len(scored.trials),
@@ -117,6 +113,15 @@ def _backend(name: str, training: EmbeddingTable | None) -> Backend:
             "manifest has, in every format but ark,scp."
         )
     return PldaBackend.fit(training.vectors, training.speakers)
+
+
+def _draw(judged: Verification | None, path: Path, trials: Path) -> None:
+    from voicehub_data.files import write_file
+    from voicehub_xvector.metrics.det import det_svg
+
+    if judged is None:
+        raise UsageError(f"--det needs labels, and {trials} has none.")
+    write_file(path, det_svg(judged.points).encode())
 
 
 def _figures(judged: Verification | None) -> list[str]:
