@@ -75,6 +75,34 @@ def test_output_is_shown_as_it_comes(remote: Remote, capfd: pytest.CaptureFixtur
     assert b"".join(pieces) == b"piece\n"
 
 
+@pytest.fixture
+def noisy(sshd: Host) -> Iterator[None]:
+    """The login shell prints something by itself."""
+    (sshd.home / ".noisy").touch()
+    yield
+    (sshd.home / ".noisy").unlink()
+
+
+def test_what_a_login_shell_prints_is_no_answer(
+    remote: Remote, noisy: None, tmp_path: Path
+) -> None:
+    assert remote.run("echo answer", what="ask").out == "answer\n"
+    with pytest.raises(CommandError, match="login shell there prints something by itself"):
+        remote.push(tmp_path, "noisy/", Transfer(), what="send")
+
+
+def test_programs_that_are_missing_here(
+    sshd: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Remote(sshd.target()) as remote:
+        remote.run("true", what="connect")
+        monkeypatch.setenv("PATH", str(tmp_path))
+        with pytest.raises(MissingToolError, match="no rsync on this machine.*apt-get install"):
+            remote.push(tmp_path, "x/", Transfer(), what="send")
+    with Remote(sshd.target()) as other, pytest.raises(MissingToolError, match="no ssh on this"):
+        other.run("true", what="connect")
+
+
 def test_a_time_limit(remote: Remote) -> None:
     with pytest.raises(RemoteTimeoutError, match=r"could not wait: no answer in 0\.2 s"):
         remote.run("sleep 30", what="wait", timeout=0.2)
@@ -204,7 +232,7 @@ def test_a_full_disk_is_named_with_what_is_free(sshd: Host, tmp_path: Path) -> N
             said = str(caught.value)
             assert f"the disk is full at {sshd.full_disk}" in said and "MB are free" in said
             assert "--root" in said
-        remote.run(f"rm {sshd.full_disk}/*", what="clean")
+        remote.run(f"rm -rf {sshd.full_disk}/*", what="clean")
 
 
 def test_a_full_disk_by_a_program_of_the_host(sshd: Host) -> None:

@@ -7,6 +7,7 @@ import selectors
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -17,6 +18,7 @@ from voicehub_remote.target import Target
 _READY = b"voicehub-connected"
 # Beyond the time to connect: keys are exchanged, we log in, and the login shell starts.
 _LOGIN_SECONDS = 60
+_CHECK_SECONDS = 10
 
 
 class SharedConnection:
@@ -87,6 +89,20 @@ class SharedConnection:
         if self.is_open and Path(self._socket).exists():
             return self.target.ssh("-S", self._socket)
         return self.target.ssh("-S", "none")
+
+    def works(self) -> bool:
+        """Whether a command still gets through."""
+        if not self.is_open:
+            return False
+        if not Path(self._socket).exists():
+            return True  # commands connect by themselves, and have said how that went
+        # Where the socket is dead ssh would connect anew: that way is barred.
+        words = self.target.ssh("-S", self._socket, "-o", "ProxyCommand=false")
+        check = [*words, "--", self.target.destination, "true"]
+        with suppress(subprocess.TimeoutExpired):
+            ended = subprocess.run(check, capture_output=True, check=False, timeout=_CHECK_SECONDS)
+            return ended.returncode == 0
+        return False
 
     def close(self) -> None:
         """Hang up. Commands that still go through the connection end with it."""

@@ -141,7 +141,7 @@ def _refused_key(target: Target, text: str) -> AuthenticationError:
     return AuthenticationError(
         f"{target}: the host refused {user} {tried}.{accepts} Check the user's name, give the "
         "right key with --identity FILE, or have its .pub added to ~/.ssh/authorized_keys there. "
-        "Passwords are not asked for."
+        "Passwords are not asked for, and a key with a passphrase must be held by ssh-agent."
     )
 
 

@@ -2,49 +2,35 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import shlex
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TextIO
 
 from voicehub.cli.output import say
 from voicehub_remote.connection import SharedConnection
 from voicehub_remote.errors import (
     CommandError,
     ConnectionLostError,
-    DiskFullError,
     MissingToolError,
-    RemoteError,
     RemoteTimeoutError,
 )
-from voicehub_remote.explain import (
-    NO_SPACE,
-    full_path,
-    how_to_install,
-    missing_tool,
-    tail_of,
-    why_no_connection,
-)
+from voicehub_remote.explain import NO_SPACE, how_to_install, why_no_connection
+from voicehub_remote.failures import Done, failure
 from voicehub_remote.rsync import Sent, Transfer, read_report
 from voicehub_remote.shell_words import one_line
 from voicehub_remote.target import Target
 
+# What the login shell's own files print stands before it, and is nobody's answer.
+_BEGIN = "voicehub-begin"
+_CUT_OFF = "connection unexpectedly closed"  # as rsync says it
 SSH_FAILED = 255  # ssh's own exit code; a command of the host may end with it as well
-
-
-@dataclass(frozen=True)
-class Done:
-    """How a script ended: its exit code, and what it wrote."""
-
-    code: int
-    out: str = ""
-    err: str = ""
 
 
 class Remote:
@@ -117,7 +103,7 @@ class Remote:
             self._show_command(script, stdin is not None, stdin_shown)
             return Done(0)
         self._connection.open()
-        words = self._words(script)
+        words = self._words(f"echo {_BEGIN}\n{script}")
         try:
             ended = subprocess.run(
                 words,
@@ -131,7 +117,8 @@ class Remote:
             raise RemoteTimeoutError(
                 f"{self.target}: could not {what}: no answer in {timeout:g} s."
             ) from None
-        done = Done(ended.returncode, _text(ended.stdout), _text(ended.stderr))
+        noise, begin, out = _text(ended.stdout).partition(f"{_BEGIN}\n")
+        done = Done(ended.returncode, out if begin else noise, _text(ended.stderr))
         self._raise_if_lost(done)
         if check and done.code:
             raise self._failure(done, what)
@@ -161,9 +148,9 @@ class Remote:
             stderr=subprocess.PIPE,
         )
         assert process.stdout is not None and process.stderr is not None
-        errors = _Reader(process.stderr, lambda piece: _write(sys.stderr, piece))
+        errors = _Reader(process.stderr, _printer(sys.stderr))
         stream = sys.stderr if self.json_mode else sys.stdout
-        output = on_output or (lambda piece: _write(stream, piece))
+        output = on_output or _printer(stream)
         try:
             for piece in iter(lambda: _read(process.stdout), b""):
                 output(piece)
@@ -172,6 +159,8 @@ class Remote:
             if process.poll() is None:
                 process.terminate()
                 process.wait()
+                # It holds our end of the script's output until the script ends.
+                self._connection.close()
             errors.join()
             process.stdout.close()
         done = Done(process.returncode, "", _text(errors.last))
@@ -252,63 +241,32 @@ class Remote:
         self.say(line)
 
     def _raise_if_lost(self, done: Done) -> None:
-        is_open = self._connection.is_open
-        if done.code == 0 or (is_open and done.code != SSH_FAILED):
+        """Raise where it was the connection that failed; the next command then makes another."""
+        if done.code == 0:
+            return
+        cut_off = done.code == SSH_FAILED or _CUT_OFF in done.err
+        if self._connection.is_open and not cut_off:
             return
         reason = why_no_connection(self.target, done.err, was_open=True)
-        if reason is not None:
-            raise reason
-        if not is_open:
-            raise ConnectionLostError(
+        # A session that breaks off may end without a word, before the connection notices.
+        if not self._connection.works():
+            self._connection.close()
+            raise reason or ConnectionLostError(
                 f"{self.target}: the connection broke off. A training run in tmux goes on there: "
                 f"`voicehub remote attach {self.target}` comes back to it."
             )
+        if reason is not None and done.code == SSH_FAILED:
+            raise reason
 
-    def _failure(self, done: Done, what: str) -> RemoteError:
-        said = done.err if done.err.strip() else done.out
-        # Some shells say no more than "I/O error" for a full disk.
-        if NO_SPACE in said or "I/O error" in said:
-            full = self._disk_full(done, what, -1 if NO_SPACE in said else 0)
-            if full is not None:
-                return full
-        tool = missing_tool(said) if done.code in (127, 12, 126) else None
-        if tool is not None:
-            return MissingToolError(
-                f"{self.target}: could not {what}: {tool} is not installed there. "
-                f"{how_to_install(tool.rpartition('/')[2])}",
-                code=done.code,
-                output=done.err,
-            )
-        told = f":\n{tail_of(said)}" if said.strip() else "; it said nothing."
-        return CommandError(
-            f"{self.target}: could not {what} (exit code {done.code}){told}",
-            code=done.code,
-            output=done.err,
-        )
+    def _failure(self, done: Done, what: str) -> CommandError:
+        return failure(self.target, done, what, self.folder, self._ask)
 
-    def _disk_full(self, done: Done, what: str, least: int = -1) -> DiskFullError | None:
-        """The error for a full disk; None where more than ``least`` KiB are free on it."""
-        path = full_path(done.err) or self.folder
-        # The folder may not be there yet: the nearest one above it is on the same disk.
-        script = (
-            f'p={shlex.quote(path)}; while [ ! -d "$p" ]; do q=$(dirname -- "$p"); '
-            '[ "$q" = "$p" ] && break; p=$q; done; cd "$p" 2>/dev/null; pwd; df -Pk . | tail -n 1'
-        )
-        asked = subprocess.run(
+    def _ask(self, script: str) -> str:
+        """The output of a script, however it ends."""
+        ended = subprocess.run(
             self._words(script), stdin=subprocess.DEVNULL, capture_output=True, check=False
         )
-        folder, _, row = _text(asked.stdout).strip().partition("\n")
-        cells = row.split()
-        free = int(cells[3]) if len(cells) > 4 and cells[3].isdigit() else None
-        if least >= 0 and (free is None or free > least):
-            return None
-        left = "free space unknown" if free is None else f"{free / 1024:.1f} MB are free"
-        return DiskFullError(
-            f"{self.target}: could not {what}: the disk is full at {folder or path} ({left}). Free "
-            "some space there, or name a folder on another disk with --root.",
-            code=done.code,
-            output=done.err,
-        )
+        return _text(ended.stdout)
 
 
 class _Reader(threading.Thread):
@@ -337,9 +295,15 @@ def _read(stream: IO[bytes] | None) -> bytes:
     return os.read(stream.fileno(), 65536) if stream is not None else b""
 
 
-def _write(stream: IO[str], piece: bytes) -> None:
-    stream.write(_text(piece))
-    stream.flush()
+def _printer(stream: TextIO) -> Callable[[bytes], None]:
+    """Prints pieces of text, of which one may end within a character."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def write(piece: bytes) -> None:
+        stream.write(decoder.decode(piece))
+        stream.flush()
+
+    return write
 
 
 def _text(data: bytes) -> str:

@@ -179,6 +179,7 @@ def _write_login(host: Host) -> None:
         "esac\n"
         "export PATH\n"
         'cd "$HOME" || exit 1\n'
+        "[ -e .noisy ] && echo 'Welcome to this host!'\n"
         '[ -n "$SSH_ORIGINAL_COMMAND" ] && exec /bin/sh -c "$SSH_ORIGINAL_COMMAND"\n'
         "exec /bin/sh -l\n"
     )

@@ -32,7 +32,8 @@ def main() -> None:
         "voicehub": {},
     }
     try:
-        _look(found)
+        if sys.version_info >= (3, 10):  # noqa: UP036  an older one is of no use, whatever it has
+            _look(found)
     except BaseException as error:
         # Whatever it is: whoever asked must hear of it, with what is known so far.
         said = str(error).strip().splitlines() or [""]
