@@ -174,5 +174,6 @@ def test_a_run_out_of_memory_waits_for_what_may_explain_it(
 def _small(*_: Any, **__: Any) -> Any:
     from types import SimpleNamespace
 
+    memory = {"activations": 1000}
     parameters = SimpleNamespace(parts={})
-    return SimpleNamespace(parameters=parameters, batch=("a",)), {"activations": 1000}
+    return SimpleNamespace(parameters=parameters, batch=("a",), memory=memory), memory

@@ -130,6 +130,7 @@ def test_a_plugin_is_asked_about_checkpoints_alone(no_plugins: None, tmp_path: P
         "kind": "checkpoint",
         "revision": None,
         "local_only": False,
+        "part": None,
         "state": PRESENT,
         "path": str(tmp_path),
         "files": {"f": 3},

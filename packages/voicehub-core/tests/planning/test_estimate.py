@@ -89,7 +89,8 @@ def tight(**changes: Any) -> Situation:
         "config": {"data": {"batches": {"max_padded_seconds": 100.0}}, "training": {}},
         "parts": {"encoder": 300, "head": 100},
     }
-    return Situation(**{**values, **changes})
+    values |= changes
+    return Situation(**{"alone": values["memory"], **values})
 
 
 def test_advice_begins_with_what_costs_least() -> None:
@@ -111,6 +112,14 @@ def test_advice_begins_with_what_costs_least() -> None:
     # 8 GiB over n cards beside 10 GiB of activations that each of them has.
     count = math.ceil(8 * GIB / (tight().room - 10 * GIB))
     assert found[5].startswith(f"more processes: --nproc {count} with training.strategy=fsdp")
+
+
+def test_more_processes_than_there_are_share_out_what_a_lone_one_holds() -> None:
+    shared = {**tight().memory, WEIGHTS: GIB, GRADIENTS: GIB, OPTIMIZER: 2 * GIB}
+    shared[ACTIVATIONS] = 12 * GIB
+    found = how_to_fit(tight(memory=shared, alone=tight().memory, processes=2))
+    count = math.ceil(8 * GIB / (tight().room - 12 * GIB))
+    assert count > 2 and found[-1].startswith(f"more processes: --nproc {count}")
 
 
 def test_advice_says_nothing_that_would_not_help() -> None:

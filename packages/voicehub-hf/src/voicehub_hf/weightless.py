@@ -28,8 +28,19 @@ _NOTHING_MISSING = (
 
 @hookimpl
 def voicehub_without_weights() -> list[AbstractContextManager[None]]:
-    """Hook: how plans keep transformers from reading weights."""
-    return [weightless()]
+    """Hook: how plans keep transformers from reading weights, and data sets from the hub."""
+    return [weightless(), as_kept()]
+
+
+@contextmanager
+def as_kept() -> Iterator[None]:
+    """Within, ``datasets`` takes what it keeps and asks the hub for nothing newer."""
+    library = sys.modules.get("datasets")
+    if library is None:  # whoever looked for a data set has imported it
+        yield
+        return
+    with mock.patch.object(library.config, "HF_HUB_OFFLINE", True):
+        yield
 
 
 @contextmanager

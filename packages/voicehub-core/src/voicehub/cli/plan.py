@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,39 +50,37 @@ def plan(
     words = list(overrides or [])
     composition = compose_preset(preset, words)
     # What is refused in training is refused here, in the words of the real configuration.
-    if composition.stages:
-        configs = [config for _, config in validate_stages(composition)]
-    else:
-        configs = [validate_run(composition)[1]]
-    rehearsed = compose_preset(preset, [*words, *_bounds(configs)])
-    parts = rehearsed.stages or (rehearsed,)
-    assets = [_assets(config) for config in configs]
+    chain = composition.stages
+    validated = validate_stages(composition) if chain else [validate_run(composition)]
+    assets = [_assets(config) for _, config in validated]
+    everything = list({state.asset: state for states in assets for state in states}.values())
+    result: dict[str, Any] = {"assets": [state.as_dict() for state in everything]}
+    if any(state.asset.kind == "dataset" and state.state == "remote" for state in everything):
+        text = _without_data(preset, everything, result)
+        finish({"plan": [], **result}, json_mode=json_, human=text, ok=False)
+    parts = chain or (composition,)
     estimates = [
-        _estimate(part, config, named, nproc, chosen)
-        for part, config, named in zip(parts, configs, assets, strict=True)
+        _estimate(part, spec, config, named, nproc, chosen)
+        for part, (spec, config), named in zip(parts, validated, assets, strict=True)
     ]
-    result = {"plan": [{**e.as_dict(), "name": e.name} for e in estimates]}
-    result["assets"] = [state.as_dict() for state in assets[0]]
-    text = "\n\n".join([_assets_text(assets[0]), *map(_text, estimates)]).strip()
-    finish(result, json_mode=json_, human=text)
-    if not all(estimate.fits for estimate in estimates):
-        raise typer.Exit(1)
+    result["plan"] = [{**e.as_dict(), "name": e.name} for e in estimates]
+    text = "\n\n".join([_assets_text(everything), *map(_text, estimates)]).strip()
+    finish(result, json_mode=json_, human=text, ok=all(estimate.fits for estimate in estimates))
 
 
-def _bounds(configs: Sequence[RunConfig]) -> list[str]:
-    """Where the rehearsal differs from the run: one process, on the CPU."""
-    bounds = [
-        "training.use_cpu=true",
-        "training.strategy=torch",
-        "training.dataloader_num_workers=0",
-        "training.report_to=[]",
-        "training.push_to_hub=false",
-        "training.torch_compile=false",
-    ]
-    if any(config.training.fp16 for config in configs):
-        # As many bytes, and the CPU computes in it; the scaler holds one number.
-        bounds += ["training.fp16=false", "training.bf16=true"]
-    return bounds
+def _without_data(preset: str, states: Sequence[AssetState], result: dict[str, Any]) -> str:
+    """What can be said before the data are here; fetching them would be no plan."""
+    from voicehub.planning.cards import gib
+    from voicehub.planning.estimate import to_fetch
+
+    downloads, data = to_fetch(states)
+    result["disk"] = {"downloads": downloads, "data": data, "total": downloads + data}
+    known = f"checkpoints {gib(downloads)}, data with room to unpack them {gib(data)}"
+    return (
+        f"{_assets_text(states)}\n\n  disk: {gib(downloads + data)} ({known})\n"
+        "  memory and time: not known before the data are here, since their lengths decide the "
+        f"batches. Fetch them with: voicehub prefetch {preset}"
+    )
 
 
 def _assets(config: RunConfig) -> list[AssetState]:
@@ -98,24 +96,25 @@ def _assets(config: RunConfig) -> list[AssetState]:
 
 def _estimate(
     composition: Composition,
-    real: RunConfig,
+    spec: ModelTrainingSpec,
+    config: RunConfig,
     assets: Sequence[AssetState],
     processes: int,
     card: Card | None,
 ) -> Estimate:
     from voicehub.cli.run_record import hide_credentials
-    from voicehub.cli.validate import validate_run
     from voicehub.planning.estimate import estimate
+    from voicehub.planning.rehearsal import rehearsed_arguments
 
-    args = real.training
+    args = config.training
     if processes > 1 and args.strategy == "torch":
         args = replace(args, strategy="ddp")  # as `voicehub launch` does
-    spec, config = validate_run(composition)
+    rehearsed = config.model_copy(update={"training": rehearsed_arguments(config.training)})
     return estimate(
-        composition.stage or real.name,
-        _trainer_factory(composition, spec, config),
+        composition.stage or config.name,
+        _trainer_factory(composition, spec, rehearsed),
         args,
-        hide_credentials(real.model_dump(mode="json")),
+        hide_credentials(config.model_dump(mode="json")),
         assets,
         processes=processes,
         card=card,

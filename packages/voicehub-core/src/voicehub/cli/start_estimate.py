@@ -31,26 +31,6 @@ MEASURED_AFTER = 10
 #: Seconds for which a run that has failed waits for the estimate, which may say why.
 _PATIENCE = 5.0
 
-#: Where a rehearsal differs from its run: one process, on the CPU, and nobody is told.
-REHEARSED: Mapping[str, Any] = {
-    "use_cpu": True,
-    "strategy": "torch",
-    "dataloader_num_workers": 0,
-    "report_to": [],
-    "push_to_hub": False,
-    "hub_model_id": None,
-    "torch_compile": False,
-}
-
-
-def rehearsed_arguments(args: TrainingArguments) -> TrainingArguments:
-    """Return the settings under which a step of a run is rehearsed."""
-    values = {**args.to_dict(), **REHEARSED}
-    if args.fp16:
-        # As many bytes, and the CPU computes in it; the scaler holds one number.
-        values |= {"fp16": False, "bf16": True}
-    return TrainingArguments.from_dict(values)
-
 
 class StartEstimates:
     """Estimates of a run, or of all stages of a chain, by name; made beside the first of them.
@@ -130,7 +110,10 @@ class StartEstimates:
 def _estimate(request: RunRequest, experiment: Experiment | None, processes: int) -> dict[str, Any]:
     """What a step of a run takes, as JSON values; what goes wrong is an answer, too."""
     from voicehub.cli.training_run import build_experiment, build_trainer
-    from voicehub.planning.estimate import planned_memory  # costs the run itself no time
+
+    # Imported here: the run itself has no use for them.
+    from voicehub.planning.estimate import planned_memory
+    from voicehub.planning.rehearsal import rehearsed_arguments
 
     args = request.config.training
     config = request.config.model_copy(update={"training": rehearsed_arguments(args)})
@@ -150,8 +133,10 @@ def _estimate(request: RunRequest, experiment: Experiment | None, processes: int
     return {
         **answer,
         "memory": memory,
+        "alone": dict(found.memory),
         "parts": dict(found.parameters.parts),
         "batch": list(found.batch),
+        "processes": processes,
     }
 
 
@@ -276,11 +261,13 @@ def _told(
     args = request.config.training
     situation = Situation(
         memory=memory,
+        alone=found["alone"],
         room=capacity.free / (1 + FRAGMENTATION),
         bf16=capacity.bf16,
         half=args.fp16 or args.bf16,
         config=request.values,
         parts=found["parts"],
+        processes=found["processes"],
     )
     yield (
         f"warning: the worst batch may not fit: {capacity.device} has {gib(capacity.free)} left, "

@@ -34,6 +34,8 @@ class Asset:
         kind: what it is.
         revision: branch, tag or commit on the hub.
         local_only: the hub is not to be asked.
+        part: which of a data set's configurations is meant.
+        look: where its own library keeps it; None where it is not there.
         fetch: brings what is no plain repository into its cache; such an asset cannot be looked
             up without that.
     """
@@ -43,6 +45,8 @@ class Asset:
     kind: Kind = "checkpoint"
     revision: str | None = None
     local_only: bool = False
+    part: str | None = None
+    look: Callable[[], Path | None] | None = field(default=None, compare=False)
     fetch: Callable[[], object] | None = field(default=None, compare=False)
 
     @property
@@ -82,7 +86,7 @@ class AssetState:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        asset = {k: v for k, v in vars(self.asset).items() if k != "fetch"}
+        asset = {k: v for k, v in vars(self.asset).items() if k not in ("look", "fetch")}
         own = {
             "state": self.state,
             "path": None if self.path is None else str(self.path),
@@ -140,6 +144,9 @@ def _located_by_plugins(assets: Sequence[Asset]) -> list[AssetState]:
 
 def _on_disk(asset: Asset) -> AssetState:
     path = asset.local_path
+    kept = None if path is not None or asset.look is None else asset.look()
+    if kept is not None:
+        return AssetState(asset, PRESENT, kept, detail="in the cache of its own library")
     if path is None:
         detail = "no plugin is installed that knows its hub"
         if asset.fetch is not None:

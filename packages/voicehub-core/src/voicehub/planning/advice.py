@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from voicehub.planning.allocations import ACTIVATIONS, GRADIENTS, INPUTS, LOSS, OPTIMIZER, WEIGHTS
+from voicehub.planning.allocations import (
+    ACTIVATIONS,
+    BUCKETS,
+    GRADIENTS,
+    INPUTS,
+    LOSS,
+    OPTIMIZER,
+    WEIGHTS,
+)
 from voicehub.planning.cards import CONTEXT_BYTES, FRAGMENTATION, GIB, Card
 from voicehub.planning.sharing import SHARED
 
@@ -25,7 +33,8 @@ class Situation:
     """A run that does not fit.
 
     Attributes:
-        memory: bytes by kind of a lone process.
+        memory: bytes by kind of each process.
+        alone: of a lone one, where nothing is shared out.
         room: bytes of tensors that there is room for.
         bf16: whether the device computes in bfloat16.
         half: whether the run computes in half precision already.
@@ -35,6 +44,7 @@ class Situation:
     """
 
     memory: Mapping[str, int]
+    alone: Mapping[str, int]
     room: float
     bf16: bool
     half: bool
@@ -122,11 +132,11 @@ def _fewer_layers(now: Situation) -> str:
 
 
 def _more_processes(now: Situation) -> Iterator[str]:
-    shared = sum(now.memory.get(kind, 0) for kind in SHARED)
-    alone = sum(now.memory.values()) - shared
-    if not shared or alone >= now.room:
+    shared = sum(now.alone.get(kind, 0) for kind in SHARED)
+    own = sum(size for kind, size in now.memory.items() if kind not in (*SHARED, BUCKETS))
+    if not shared or own >= now.room:
         return  # more processes share out neither activations nor a batch
-    count = math.ceil(shared / (now.room - alone))
+    count = math.ceil(shared / (now.room - own))
     if now.processes < count <= _MOST_PROCESSES:
         yield (
             f"more processes: --nproc {count} with training.strategy=fsdp shares out weights, "

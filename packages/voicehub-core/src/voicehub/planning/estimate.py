@@ -123,6 +123,7 @@ def estimate(
     judged = chosen or usable[-1]
     situation = Situation(
         memory=memory,
+        alone=found.memory,
         room=room_on(judged),
         bf16=judged.bf16,
         half=half,
@@ -187,17 +188,21 @@ def _epoch(
     return card.seconds(whole, half=half)
 
 
+def to_fetch(assets: Sequence[AssetState]) -> tuple[int, int]:
+    """Bytes on disk of the checkpoints, and of the data sets, that have to be fetched first."""
+    remote = [asset for asset in assets if asset.state == "remote"]
+    data = sum(asset.size for asset in remote if asset.asset.kind == "dataset")
+    return sum(asset.size for asset in remote) - data, round(data * DATA_FACTOR)
+
+
 def _disk(found: Rehearsal, args: TrainingArguments, assets: Sequence[AssetState]) -> Disk:
     weights = sum(found.parameters.bytes_by_dtype.values())
     state = sum(found.memory.get(kind, 0) for kind in (OPTIMIZER, AVERAGES))
     kept = 0
     if args.save_strategy != "no":
         kept = 1 + (args.save_total_limit or _checkpoints_of(args, found))
-    remote = [asset for asset in assets if asset.state == "remote"]
-    data = sum(asset.size for asset in remote if asset.asset.kind == "dataset")
-    downloads = sum(asset.size for asset in remote) - data
     models = weights * (2 if args.ema_decay is not None else 1)
-    return Disk(downloads, round(data * DATA_FACTOR), kept * (weights + state), models)
+    return Disk(*to_fetch(assets), kept * (weights + state), models)
 
 
 def _checkpoints_of(args: TrainingArguments, found: Rehearsal) -> int:

@@ -49,6 +49,16 @@ if TYPE_CHECKING:
 TrainerFactory: TypeAlias = "Callable[[Callable[[TrainingArguments], TrainingStrategy]], Trainer]"
 #: Batches that are looked at where a plan does not say what one costs.
 CANDIDATES = 16
+#: Where a rehearsal differs from its run: one process, on the CPU, and nobody is told.
+REHEARSED: Mapping[str, Any] = {
+    "use_cpu": True,
+    "strategy": "torch",
+    "dataloader_num_workers": 0,
+    "report_to": [],
+    "push_to_hub": False,
+    "hub_model_id": None,
+    "torch_compile": False,
+}
 #: The first step makes the optimizers' state; the second is like all others.
 _STEPS = 2
 
@@ -126,6 +136,15 @@ class RehearsalStrategy(SingleProcessStrategy):
 
     def scheduler_step(self, scheduler: SchedulerBundle, names: Iterable[str]) -> None:
         """Learning rates are of no interest."""
+
+
+def rehearsed_arguments(args: TrainingArguments) -> TrainingArguments:
+    """Return the settings under which a step of a run is rehearsed."""
+    values = {**args.to_dict(), **REHEARSED}
+    if args.fp16:
+        # As many bytes, and the CPU computes in it; the scaler holds one number.
+        values |= {"fp16": False, "bf16": True}
+    return type(args).from_dict(values)
 
 
 def rehearse(make_trainer: TrainerFactory, *, sends: bool = False) -> Rehearsal:

@@ -103,6 +103,9 @@ class ShapesOnly(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @contextmanager
     def entered(self) -> Iterator[None]:
         """Enter it, with conversions of modules that work inside."""
+        # torch starts threads for devices with the first backward, also for what shapes pretend
+        # to be on; of a process with such threads no copy could compute gradients.
+        torch.zeros((), requires_grad=True).backward()  # type: ignore[no-untyped-call]
         with self, mock.patch.object(nn.Module, "_apply", _Conversions().apply):
             yield
 

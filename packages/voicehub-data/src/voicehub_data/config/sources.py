@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -94,7 +95,13 @@ class DataSourceConfig(DataModel):
 
         if self.kind != "datasets" or Path(self.path).expanduser().exists():
             return [Asset(setting, self.path, "file")]
-        return [Asset(setting, self.path, "dataset", self.revision, fetch=self._fetch)]
+        known = Asset(setting, self.path, "dataset", self.revision, part=self.name)
+        return [replace(known, look=self._look, fetch=self._fetch)]
+
+    def _look(self) -> Path | None:
+        from voicehub_data.manifest.hub_datasets import cached_dataset
+
+        return cached_dataset(self)
 
     def _fetch(self) -> object:
         from voicehub_data.manifest.hub_datasets import load_dataset_of

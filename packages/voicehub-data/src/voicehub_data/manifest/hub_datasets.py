@@ -131,6 +131,32 @@ def load_dataset_of(config: DataSourceConfig) -> Any:
         ) from error
 
 
+def cached_dataset(config: DataSourceConfig) -> Path | None:
+    """Return the folder in which ``datasets`` keeps a data set of the Hub; None where it does not.
+
+    Nothing is opened, and no network is touched.
+    """
+    try:
+        import datasets
+        from datasets.naming import camelcase_to_snakecase
+    except ImportError:
+        return None
+    root = Path(config.dataset_cache_dir or datasets.config.HF_DATASETS_CACHE).expanduser()
+    *owner, name = config.path.split("/")
+    folder = root / "___".join([*owner, camelcase_to_snakecase(name)])
+    # Configuration, version, fingerprint: unfinished ones have another name.
+    found = [path for path in folder.glob("*/*/*/dataset_info.json") if path.is_file()]
+    kept = [path.parent for path in found if _is_of(path.parents[2].name, config.name)]
+    return kept[0] if kept else None
+
+
+def _is_of(folder: str, configuration: str | None) -> bool:
+    """Folders are named by configuration, and by a hash where files were picked."""
+    if configuration is None:
+        return True
+    return folder == configuration or folder.startswith(f"{configuration}-")
+
+
 def _columns(config: DataSourceConfig, available: Iterable[str]) -> dict[str, str]:
     """Field -> column for everything but the audio."""
     available = list(available)

@@ -43,6 +43,8 @@ class Hub:
         offered: files by name, of each repository that can be downloaded.
         downloads: how often each file's content was sent.
         unavailable: answer every look-up with status 503.
+        told: answers to look-ups, by path, that are given as they stand.
+        asked: paths that were looked up or fetched.
     """
 
     url: str = ""
@@ -60,6 +62,8 @@ class Hub:
     offered: dict[str, dict[str, bytes]] = field(default_factory=dict)
     downloads: Counter[str] = field(default_factory=Counter)
     unavailable: bool = False
+    told: dict[str, Any] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
 
     def head(self, name: str) -> str:
         """The commit that an offered repository is at: a hash of its content."""
@@ -104,6 +108,11 @@ class _Handler(BaseHTTPRequestHandler):
         path = unquote(urlparse(self.path).path)
         if self.hub.unavailable:
             self.answer({"error": "out of order"}, 503)
+            return
+        with self.hub.lock:
+            self.hub.asked.append(path)
+        if path in self.hub.told:
+            self.answer(self.hub.told[path])
             return
         for name in self.hub.offered:
             if path.startswith((f"/api/models/{name}", f"/{name}/resolve/")):
