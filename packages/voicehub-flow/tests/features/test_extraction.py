@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import pickle
+from contextlib import ExitStack
 from pathlib import Path
 
+import killed_readers
 import numpy as np
 import pytest
 import soundfile
@@ -14,8 +15,8 @@ from typer.testing import CliRunner
 
 from voicehub.errors import ConfigurationError, DataError
 from voicehub_data.manifest import read_manifest
-from voicehub_flow.features import run as extraction
-from voicehub_flow.features.run import ShardWork, extract_features, share_out
+from voicehub_data.shared_work import WorkerLostError
+from voicehub_flow.features.run import ShardWork, extract_features
 from voicehub_flow.features.settings import ExtractionSettings, choices
 from voicehub_flow.features.video_frames import Video
 from voicehub_flow.store import layout, open_store
@@ -65,7 +66,7 @@ def corpus(tmp_path_factory):
 
 def extract(manifest: Path, store: Path, **settings):
     """Extract with small features, two recordings a shard."""
-    options = {"processes": 1, "restart": False}
+    options = {"processes": 1, "restart": False, "progress": None}
     given = {key: settings.pop(key, value) for key, value in options.items()}
     asked = ExtractionSettings.load({"seconds": 0.5, "shard_rows": 2, **settings})
     return extract_features(
@@ -134,11 +135,11 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(
     whole = ShardWork._shard
     made: list[int] = []
 
-    def failing(self, maker, number):
+    def failing(self, maker, number, tell):
         if len(made) == 2:
             raise KeyboardInterrupt
         made.append(number)
-        whole(self, maker, number)
+        whole(self, maker, number, tell)
 
     monkeypatch.setattr(ShardWork, "_shard", failing)
     store = tmp_path / "store"
@@ -155,24 +156,20 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bytes(
     assert extract(corpus, store).resumed == 9
 
 
-def test_processes_share_the_shards_and_the_store_is_the_same(
-    extracted, corpus, tmp_path, monkeypatch
-):
-    """Each share in this process, the second before the first."""
-    monkeypatch.setattr(extraction, "_run", _in_shares)
+@pytest.mark.skipif(not killed_readers.POSSIBLE, reason="needs leases of Linux")
+def test_a_killed_process_is_named_and_what_was_done_stays(extracted, corpus, tmp_path):
     store = tmp_path / "store"
-    extract(corpus, store, processes=2)
+    with ExitStack() as stack:
+
+        def trap(done, total):
+            if done == 0:  # extractors are fitted: from here on processes read
+                file = corpus.with_name("6.wav")
+                stack.enter_context(killed_readers.deadly(file, worker=1))
+
+        with pytest.raises(WorkerLostError, match=r"SIGKILL .* at \S*6\.wav \(.*row 7"):
+            extract(corpus, store, processes=2, progress=trap)
+    assert extract(corpus, store).resumed >= 2  # the first shard of the one that was killed
     assert contents(store) == contents(extracted[0])
-
-
-def _in_shares(work, pending, processes, progress, done):
-    shares = share_out(pending, processes)
-    assert sorted(shard for share in shares for shard in share) == list(pending)
-    assert [len(share) for share in shares] == [3, 2]
-    for share in reversed(shares):
-        # As another process gets it.
-        sent = pickle.loads(pickle.dumps((work, share, torch.get_num_threads())))
-        assert extraction._share(sent) == sum(len(work.rows_of(number)) for number in share)
 
 
 def test_another_jobs_work_is_not_mixed_in(extracted, corpus, tmp_path):

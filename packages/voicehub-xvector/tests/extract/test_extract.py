@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import pickle
-from types import SimpleNamespace
 
+import killed_readers
 import numpy as np
 import pytest
 import soundfile
-import torch
 
 from voicehub.errors import ConfigurationError, DataError
 from voicehub_data.manifest import read_manifest
+from voicehub_data.shared_work import WorkerLostError
 from voicehub_xvector.embeddings import read_embeddings
 from voicehub_xvector.extract import ExtractionSettings, extract_embeddings, group
 from voicehub_xvector.extract import run as run_module
@@ -94,11 +93,11 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     run(model, corpus, tmp_path / "whole")
     embed, calls = group.GroupEmbedder.embed, []
 
-    def interrupted(self, rows, first):
+    def interrupted(self, rows, first, at):
         calls.append(first)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return embed(self, rows, first)
+        return embed(self, rows, first, at)
 
     monkeypatch.setattr(group.GroupEmbedder, "embed", interrupted)
     with pytest.raises(KeyboardInterrupt):
@@ -109,36 +108,17 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_bits(
     assert whole.ids == broken.ids and np.array_equal(whole.vectors, broken.vectors)
 
 
-class PoolHere:
-    """Stands for a pool of processes: what goes there is pickled, and the work is done here."""
-
-    def __init__(self, count):
-        assert count == 2
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return False
-
-    def imap_unordered(self, function, shares):
-        return [function(pickle.loads(pickle.dumps(share))) for share in reversed(shares)]
-
-
-def test_shared_among_processes_the_embeddings_are_the_same(model, corpus, tmp_path, monkeypatch):
+@pytest.mark.skipif(not killed_readers.POSSIBLE, reason="needs leases of Linux")
+def test_a_killed_process_is_named_and_what_was_done_stays(model, corpus, tmp_path):
     run(model, corpus, tmp_path / "one")
-    told, threads = [], torch.get_num_threads()
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            run_module.multiprocessing, "get_context", lambda how: SimpleNamespace(Pool=PoolHere)
-        )
-        summary = run(
-            model, corpus, tmp_path / "two", processes=2, progress=lambda *step: told.append(step)
-        )
-    torch.set_num_threads(threads)
+    with (
+        killed_readers.deadly(corpus.with_name("u6.wav"), worker=0),
+        pytest.raises(WorkerLostError, match=r"SIGKILL .* at \S*u6\.wav \(.*row 7"),
+    ):
+        run(model, corpus, tmp_path / "two", processes=2)
+    assert run(model, corpus, tmp_path / "two").resumed >= 3  # the first group of the killed one
     one, two = (read_embeddings(tmp_path / name) for name in ("one", "two"))
     assert one.ids == two.ids and np.allclose(one.vectors, two.vectors, atol=1e-6)
-    assert summary.embedded == 7 and told == [(0, 7), (3, 7), (7, 7)]
 
 
 def test_rows_that_cannot_be_embedded_are_listed_and_tried_again(model, tmp_path, write_corpus):
@@ -191,7 +171,7 @@ def test_silence_is_left_out_on_request_and_a_file_of_it_fails(model, tmp_path, 
 
 
 def test_parts_of_another_job_are_not_mixed_in(model, corpus, tmp_path, monkeypatch):
-    def stop(self, rows, first):
+    def stop(self, rows, first, at):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -226,10 +206,10 @@ def test_damaged_parts_are_made_again(model, corpus, tmp_path, monkeypatch):
     run(model, corpus, tmp_path / "whole")
     embed = group.GroupEmbedder.embed
 
-    def interrupted(self, rows, first):
+    def interrupted(self, rows, first, at):
         if first == 6:
             raise KeyboardInterrupt
-        return embed(self, rows, first)
+        return embed(self, rows, first, at)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(group.GroupEmbedder, "embed", interrupted)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 from collections import Counter
@@ -19,6 +18,7 @@ from voicehub.errors import ConfigurationError, DataError
 from voicehub_data.audio import load_audio
 from voicehub_data.files import write_file
 from voicehub_data.manifest import Manifest, ManifestRow
+from voicehub_data.shared_work import Tell, run_shared
 from voicehub_flow.features.base import Extractor, Kind, TextExtractor
 from voicehub_flow.features.clips import Clip, ClipMaker
 from voicehub_flow.features.job import EXTRACTORS, ShardedJob, job_identity
@@ -86,10 +86,9 @@ def extract_features(
     Raises:
         DataError: the directory holds another job's work, or not one recording gives a clip.
         ConfigurationError: an extractor cannot be built.
+        WorkerLostError: a process was killed; names the recording that it was at.
     """
     settings, store = settings or ExtractionSettings(), Path(store)
-    if processes < 1:
-        raise ConfigurationError(f"processes must be >= 1, got {processes}.")
     missing = [kind for kind in ("audio", "text") if kind not in chosen]
     if missing:
         raise ConfigurationError(f"no extractor of {' and '.join(missing)} was chosen.")
@@ -101,7 +100,8 @@ def extract_features(
     pending = [number for number in shards if job.done(number) is None]
     work = ShardWork(store, rows, fitted, settings)
     resumed = len(rows) - sum(len(work.rows_of(number)) for number in pending)
-    _run(work, pending, processes, progress or (lambda done, total: None), resumed)
+    tell = _Progress(progress, resumed, len(rows))
+    run_shared(work, pending, processes, tell.add)
     records = {}
     for number in shards:
         record = job.done(number)
@@ -139,19 +139,18 @@ class ShardWork:
             for kind, choice in self.chosen.items()
         }
 
-    def extract(self, numbers: Sequence[int], told: Callable[[int], None]) -> None:
+    def run(self, units: Sequence[int], tell: Tell) -> None:
         """Write shards, telling of each how many recordings it had."""
-        if not numbers:
-            return
         maker = ClipMaker(self.extractors(), self.settings)
-        for number in numbers:
-            self._shard(maker, number)
-            told(len(self.rows_of(number)))
+        for number in units:
+            self._shard(maker, number, tell)
+            tell.done(len(self.rows_of(number)))
 
-    def _shard(self, maker: ClipMaker, number: int) -> None:
+    def _shard(self, maker: ClipMaker, number: int, tell: Tell) -> None:
         clips: list[Clip] = []
         rejected: list[tuple[str, str, str]] = []
         for row in self.rows_of(number):
+            tell.at(f"{row.audio_filepath} ({row.location})")
             for found in maker.clips(row):
                 if isinstance(found, Clip):
                     clips.append(found)
@@ -177,43 +176,16 @@ class ShardWork:
         }
 
 
-def share_out(pending: Sequence[int], processes: int) -> list[list[int]]:
-    """Shards of each process."""
-    count = min(processes, len(pending))
-    return [list(pending[first::count]) for first in range(count)]
+class _Progress:
+    """Adds up what is done."""
 
+    def __init__(self, show: Progress | None, done: int, total: int) -> None:
+        self._show, self._done, self._total = show or (lambda done, total: None), done, total
+        self.add(0)
 
-def _run(
-    work: ShardWork, pending: Sequence[int], processes: int, progress: Progress, done: int
-) -> None:
-    total = len(work.rows)
-    progress(done, total)
-    shares = share_out(pending, processes)
-    if len(shares) <= 1:
-        finished = done
-
-        def told(rows: int) -> None:
-            nonlocal finished
-            finished += rows
-            progress(finished, total)
-
-        work.extract(pending, told)
-        return
-    # Fresh interpreters: a copy of one that has used torch's threads may hang.
-    context = multiprocessing.get_context("spawn")
-    threads = max(1, (os.cpu_count() or 1) // len(shares))
-    with context.Pool(len(shares)) as pool:
-        for rows in pool.imap_unordered(_share, [(work, share, threads) for share in shares]):
-            done += rows
-            progress(done, total)
-
-
-def _share(share: tuple[ShardWork, list[int], int]) -> int:
-    """The shards of one process."""
-    work, numbers, threads = share
-    torch.set_num_threads(threads)
-    work.extract(numbers, lambda rows: None)
-    return sum(len(work.rows_of(number)) for number in numbers)
+    def add(self, rows: int) -> None:
+        self._done += rows
+        self._show(self._done, self._total)
 
 
 def _assemble(

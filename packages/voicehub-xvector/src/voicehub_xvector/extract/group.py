@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -49,13 +49,19 @@ class GroupEmbedder:
         self._model = model
         self._settings = settings
 
-    def embed(self, rows: Sequence[ManifestRow], first: int) -> GroupResult:
-        """Embed rows ``first`` and following of a manifest."""
+    def embed(
+        self,
+        rows: Sequence[ManifestRow],
+        first: int,
+        at: Callable[[str], None] = lambda place: None,
+    ) -> GroupResult:
+        """Embed rows ``first`` and following of a manifest, telling where it is ``at``."""
         sums = [_Sums() for _ in rows]
         failures: dict[int, str] = {}
         buffer: list[tuple[int, RecordingPiece]] = []
         held = 0.0
         for number, row in enumerate(rows):
+            at(f"{row.audio_filepath} ({row.location})")
             for piece in self._pieces(row, number, failures):
                 sums[number].duration += piece.seconds
                 if len(piece.audio):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,6 +13,7 @@ from voicehub.errors import ConfigurationError, DataError
 from voicehub.models.artifact import artifact_directory
 from voicehub_data.files import write_file
 from voicehub_data.manifest import Manifest, ManifestRow
+from voicehub_data.shared_work import Tell, run_shared
 from voicehub_xvector.embeddings import EmbeddingTable, write_embeddings
 from voicehub_xvector.embeddings.files import check_format
 from voicehub_xvector.extract.group import GroupEmbedder
@@ -81,6 +80,7 @@ def extract_embeddings(
     Raises:
         DataError: the directory holds another job's parts, or no row could be embedded.
         ConfigurationError: no such format or model.
+        WorkerLostError: a process was killed; names the recording that it was at.
     """
     check_format(format_)
     settings = settings or ExtractionSettings()
@@ -92,9 +92,17 @@ def extract_embeddings(
     parts.open(restart=restart)
     groups = range((len(rows) + GROUP_ROWS - 1) // GROUP_ROWS)
     pending = [group for group in groups if not parts.done(group)]
-    resumed = len(rows) - sum(len(_rows_of(rows, group)) for group in pending)
-    work = _Work(directory, rows, settings, device, parts)
-    _run(work, pending, processes, progress or (lambda done, total: None))
+    work = ExtractionWork(directory, rows, settings, device, parts, GROUP_ROWS)
+    done = resumed = len(rows) - sum(len(work.rows_of(group)) for group in pending)
+
+    def told(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, len(rows))
+
+    told(0)
+    run_shared(work, pending, processes, told)
     results = [parts.read(group) for group in groups]
     summary = _assemble(results, rows, output, format_)
     if not summary.failures:
@@ -102,67 +110,40 @@ def extract_embeddings(
     return replace(summary, resumed=resumed)
 
 
-def _rows_of(rows: Sequence[ManifestRow], group: int) -> Sequence[ManifestRow]:
-    return rows[group * GROUP_ROWS : (group + 1) * GROUP_ROWS]
-
-
 @dataclass(frozen=True)
-class _Work:
-    """All that a process needs; travels to it."""
+class ExtractionWork:
+    """All that a process needs; travels to it.
+
+    Attributes:
+        model: directory of the model.
+        rows: of the manifest.
+        settings: how recordings are cut and embedded.
+        device: where the model runs.
+        parts: where groups of rows go.
+        group_rows: rows of a group.
+    """
 
     model: Path
     rows: Sequence[ManifestRow]
     settings: ExtractionSettings
     device: str
     parts: PartsDirectory
+    group_rows: int
 
-    def embed(self, groups: Sequence[int], told: Callable[[int], None]) -> None:
+    def rows_of(self, group: int) -> Sequence[ManifestRow]:
+        """The recordings of a group."""
+        return self.rows[group * self.group_rows : (group + 1) * self.group_rows]
+
+    def run(self, units: Sequence[int], tell: Tell) -> None:
+        """Embed groups, telling of each how many recordings it had."""
         from voicehub_xvector.model import open_model
 
         embedder = GroupEmbedder(open_model(self.model, device=self.device), self.settings)
-        for group in groups:
-            rows = _rows_of(self.rows, group)
-            self.parts.write(group, embedder.embed(rows, group * GROUP_ROWS))
-            told(len(rows))
-
-
-def _run(
-    work: _Work, pending: Sequence[int], processes: int, progress: Callable[[int, int], None]
-) -> None:
-    if processes < 1:
-        raise ConfigurationError(f"processes must be >= 1, got {processes}.")
-    done = len(work.rows) - sum(len(_rows_of(work.rows, group)) for group in pending)
-    progress(done, len(work.rows))
-    count = min(processes, len(pending))
-    if count <= 1:
-        for_here = done
-
-        def told(rows: int) -> None:
-            nonlocal for_here
-            for_here += rows
-            progress(for_here, len(work.rows))
-
-        if pending:
-            work.embed(pending, told)
-        return
-    # Fresh interpreters: a copy of one that has used torch's threads may hang.
-    context = multiprocessing.get_context("spawn")
-    threads = max(1, (os.cpu_count() or 1) // count)
-    shares = [(work, list(pending[number::count]), threads) for number in range(count)]
-    with context.Pool(count) as pool:
-        for rows in pool.imap_unordered(_share, shares):
-            done += rows
-            progress(done, len(work.rows))
-
-
-def _share(share: tuple[_Work, list[int], int]) -> int:
-    """The groups of one process."""
-    import torch
-
-    work, groups, threads = share
-    torch.set_num_threads(threads)
-    work.embed(groups, lambda rows: None)
-    return sum(len(_rows_of(work.rows, group)) for group in groups)
+        for group in units:
+            rows = self.rows_of(group)
+            result = embedder.embed(rows, group * self.group_rows, tell.at)
+            self.parts.write(group, result)
+            tell.done(len(rows))
 
 
 def _assemble(
