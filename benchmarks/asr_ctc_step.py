@@ -10,34 +10,39 @@ Run it alone with ``python benchmarks/asr_ctc_step.py [--steps 20 --json]``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from harness.beside import Steps, configuration, steps_beside
+from harness.beside import BATCH, LossOf, Steps, run_command, steps_beside
 from harness.corpus import write_corpus
-from harness.report import step_table
 from torch import Tensor, nn
 from torch.nn import functional
 
 from voicehub_asr_ctc.data.collate import OBJECTIVE_KEYS
 from voicehub_asr_ctc.experiment import build_experiment
 
-BATCH = 8
-WARM_UP = 2
 
-
-def measure(steps: int, folder: Path, overrides: Sequence[str] = ()) -> Steps:
+def measure(
+    steps: int, folder: Path, overrides: Sequence[str] = (), *, batch: int = BATCH
+) -> Steps:
     """Both loops, warm-up left out."""
-    manifest = write_corpus(folder, BATCH, rate=16000)
-    own = [f"data.train={manifest}", *overrides]
-    config = configuration("asr-ctc/tiny", folder, steps + WARM_UP, own)
-    experiment = build_experiment(config)
+    manifest = write_corpus(folder, batch, rate=16000)
+    return steps_beside(
+        "asr-ctc/tiny",
+        [f"data.train={manifest}", *overrides],
+        build_experiment,
+        by_hand,
+        folder=folder,
+        steps=steps,
+        batch=batch,
+    )
+
+
+def by_hand(config: Any, experiment: Any) -> LossOf:
+    """CTC on both outputs of the network, as its configuration weighs them."""
     blank = experiment.model.tokenizer.blank_id
     weight = config.model.intermediate_weight
 
@@ -59,23 +64,11 @@ def measure(steps: int, folder: Path, overrides: Sequence[str] = ()) -> Steps:
             return final
         return (1.0 - weight) * final + weight * ctc(output.intermediate_logits)
 
-    return steps_beside(config, experiment, loss_of, size=BATCH, warm_up=WARM_UP)
+    return loss_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    options = parser.parse_args(arguments)
-    if options.steps < 1:
-        parser.error("--steps must be at least 1")
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(options.steps, Path(folder))
-    print(step_table(found.ours, found.plain))
-    if options.json:
-        print(json.dumps(found.as_json()))
-    return 0
+    return run_command(measure, __doc__, arguments)
 
 
 if __name__ == "__main__":

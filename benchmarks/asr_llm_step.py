@@ -12,18 +12,14 @@ Run it alone with ``python benchmarks/asr_llm_step.py [--steps 20 --json]``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from harness.beside import Steps, configuration, steps_beside
+from harness.beside import BATCH, Steps, run_command, steps_beside
 from harness.corpus import write_corpus
-from harness.report import step_table
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -32,20 +28,18 @@ from voicehub_asr_llm.experiment import build_experiment
 from voicehub_asr_llm.testing import make_tiny_decoder
 from voicehub_hf.testing_encoders import make_tiny_encoder_checkpoint
 
-BATCH = 8
-WARM_UP = 2
-
 
 def measure(
     steps: int,
     folder: Path,
     overrides: Sequence[str] = (),
     *,
+    batch: int = BATCH,
     width: int = 256,
     vocabulary: int = 8192,
 ) -> Steps:
     """Both loops, warm-up left out; ``width`` and ``vocabulary`` are the decoder's."""
-    manifest = write_corpus(folder, BATCH, rate=16000)
+    manifest = write_corpus(folder, batch, rate=16000)
     encoder = make_tiny_encoder_checkpoint(folder / "encoder", "granite_speech5_ctc")
     decoder = make_tiny_decoder(
         folder / "decoder",
@@ -70,9 +64,15 @@ def measure(
         "training.lr_scheduler_type=linear",
         *overrides,
     ]
-    config = configuration("asr-llm/tiny", folder, steps + WARM_UP, own)
-    experiment = build_experiment(config)
-    return steps_beside(config, experiment, loss_by_hand, size=BATCH, warm_up=WARM_UP)
+    return steps_beside(
+        "asr-llm/tiny",
+        own,
+        build_experiment,
+        lambda config, experiment: loss_by_hand,
+        folder=folder,
+        steps=steps,
+        batch=batch,
+    )
 
 
 def loss_by_hand(module: nn.Module, inputs: Any) -> Tensor:
@@ -94,19 +94,7 @@ def loss_by_hand(module: nn.Module, inputs: Any) -> Tensor:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    options = parser.parse_args(arguments)
-    if options.steps < 1:
-        parser.error("--steps must be at least 1")
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(options.steps, Path(folder))
-    print(step_table(found.ours, found.plain))
-    if options.json:
-        print(json.dumps(found.as_json()))
-    return 0
+    return run_command(measure, __doc__, arguments)
 
 
 if __name__ == "__main__":

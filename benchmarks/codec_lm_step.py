@@ -11,18 +11,14 @@ Run it alone with ``python benchmarks/codec_lm_step.py [--steps 20 --json]``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from harness.beside import Steps, configuration, steps_beside
+from harness.beside import BATCH, LossOf, Steps, run_command, steps_beside
 from harness.corpus import write_corpus
-from harness.report import step_table
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,8 +27,6 @@ from voicehub_codec_lm.codecs import CorpusCodec, CorpusCodecConfig
 from voicehub_codec_lm.experiment import build_experiment
 from voicehub_data.audio import load_audio
 
-BATCH = 8
-WARM_UP = 2
 RATE = 8000
 CODEBOOKS, CODES = 4, 1024
 
@@ -52,17 +46,28 @@ def make_codec(folder: Path, codes: int) -> Path:
 
 
 def measure(
-    steps: int, folder: Path, overrides: Sequence[str] = (), *, codes: int = CODES
+    steps: int,
+    folder: Path,
+    overrides: Sequence[str] = (),
+    *,
+    batch: int = BATCH,
+    codes: int = CODES,
 ) -> Steps:
     """Both loops, warm-up left out."""
-    manifest = write_corpus(folder, BATCH, rate=RATE)
-    own = (
+    manifest = write_corpus(folder, batch, rate=RATE)
+    own = [
         f"data.train={manifest}",
         f"data.token_cache={folder / 'tokens'}",
         f"model.codec.path={make_codec(folder, codes)}",
+        *overrides,
+    ]
+    return steps_beside(
+        "codec-lm/tiny", own, build_experiment, by_hand, folder=folder, steps=steps, batch=batch
     )
-    config = configuration("codec-lm/tiny", folder, steps + WARM_UP, [*own, *overrides])
-    experiment = build_experiment(config)
+
+
+def by_hand(config: Any, experiment: Any) -> LossOf:
+    """The mean over the codebooks of the cross-entropy of their logits."""
 
     def loss_of(module: nn.Module, inputs: Any) -> Tensor:
         labels: Tensor = inputs["labels"]  # (batch, codebooks, steps)
@@ -85,23 +90,11 @@ def measure(
         ]
         return torch.stack(losses).mean()
 
-    return steps_beside(config, experiment, loss_of, size=BATCH, warm_up=WARM_UP)
+    return loss_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    options = parser.parse_args(arguments)
-    if options.steps < 1:
-        parser.error("--steps must be at least 1")
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(options.steps, Path(folder))
-    print(step_table(found.ours, found.plain))
-    if options.json:
-        print(json.dumps(found.as_json()))
-    return 0
+    return run_command(measure, __doc__, arguments)
 
 
 if __name__ == "__main__":

@@ -11,30 +11,25 @@ Run it alone with ``python benchmarks/flow_step.py [--steps 20 --json]``.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from harness.beside import Steps, configuration, steps_beside
+from harness.beside import BATCH, LossOf, Steps, run_command, steps_beside
 from harness.corpus import write_corpus
-from harness.report import step_table
 from torch import Tensor, nn
 from torch.nn import functional
 
 from voicehub_flow.tts.experiment import build_experiment
 
-BATCH = 8
-WARM_UP = 2
 
-
-def measure(steps: int, folder: Path, overrides: Sequence[str] = ()) -> Steps:
+def measure(
+    steps: int, folder: Path, overrides: Sequence[str] = (), *, batch: int = BATCH
+) -> Steps:
     """Both loops, warm-up left out."""
-    manifest = write_corpus(folder, BATCH, rate=8000)
+    manifest = write_corpus(folder, batch, rate=8000)
     own = [
         f"data.train={manifest}",
         "training.lr_scheduler_type=linear",
@@ -42,8 +37,13 @@ def measure(steps: int, folder: Path, overrides: Sequence[str] = ()) -> Steps:
         "training.eval_weights=raw",
         *overrides,
     ]
-    config = configuration("flow/tiny-tts", folder, steps + WARM_UP, own)
-    experiment = build_experiment(config)
+    return steps_beside(
+        "flow/tiny-tts", own, build_experiment, by_hand, folder=folder, steps=steps, batch=batch
+    )
+
+
+def by_hand(config: Any, experiment: Any) -> LossOf:
+    """The mean squared error of the velocity over the frames that are to be filled in."""
     sigma = config.model.objective.min_sigma
 
     def loss_of(module: nn.Module, inputs: Any) -> Tensor:
@@ -66,23 +66,11 @@ def measure(steps: int, folder: Path, overrides: Sequence[str] = ()) -> Steps:
         asked = span & (places < inputs["frame_lengths"][:, None])
         return functional.mse_loss(velocity, target, reduction="none")[asked].mean()
 
-    return steps_beside(config, experiment, loss_of, size=BATCH, warm_up=WARM_UP)
+    return loss_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--json", action="store_true", help="end with one JSON object")
-    options = parser.parse_args(arguments)
-    if options.steps < 1:
-        parser.error("--steps must be at least 1")
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        found = measure(options.steps, Path(folder))
-    print(step_table(found.ours, found.plain))
-    if options.json:
-        print(json.dumps(found.as_json()))
-    return 0
+    return run_command(measure, __doc__, arguments)
 
 
 if __name__ == "__main__":

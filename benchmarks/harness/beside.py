@@ -8,8 +8,11 @@ cancels drift. Reading and collating the batch is in neither.
 
 from __future__ import annotations
 
+import argparse
 import copy
+import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +22,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from harness.report import step_table
 from voicehub import Trainer, TrainerCallback
 from voicehub.data.plan import FixedSizePlan
 
 LossOf = Callable[[nn.Module, Any], Tensor]
 """The loss of a batch by a copy of the model's module, as one writes it by hand."""
+
+ByHand = Callable[[Any, Any], LossOf]
+"""From a run's configuration and experiment to the loss that the plain loop computes."""
+
+BATCH = 8
+WARM_UP = 2
 
 
 @dataclass
@@ -118,8 +128,69 @@ class _Beside(TrainerCallback):
             self.found.plain.append(plain)
 
 
-def configuration(preset: str, folder: Path, steps: int, overrides: Sequence[str]) -> Any:
-    """A preset's run of so many steps, without warm-up, evaluation and checkpoints."""
+def steps_beside(
+    preset: str,
+    overrides: Sequence[str],
+    build: Callable[[Any], Any],
+    by_hand: ByHand,
+    *,
+    folder: Path,
+    steps: int,
+    batch: int = BATCH,
+) -> Steps:
+    """Run both loops for so many steps after :data:`WARM_UP`, which is left out.
+
+    Args:
+        preset: of a family, without warm-up, evaluation and checkpoints.
+        overrides: of the preset.
+        build: the family's ``build_experiment``.
+        by_hand: from configuration and experiment to the plain loop's loss.
+        folder: for the run.
+        steps: to measure.
+        batch: utterances in a batch.
+    """
+    config = _configuration(preset, folder, steps + WARM_UP, overrides)
+    experiment = build(config)
+    watcher = _Beside(by_hand(config, experiment), WARM_UP)
+    trainer = Trainer(
+        model=experiment.model,
+        args=config.training,
+        data_collator=experiment.data_collator,
+        train_dataset=experiment.train_dataset,
+        train_plan=FixedSizePlan(len(experiment.train_dataset), batch),
+        callbacks=[watcher],
+    )
+    watcher.trainer = trainer
+    trainer.train()
+    return watcher.found
+
+
+def run_command(
+    measure: Callable[[int, Path], Steps], about: str | None, arguments: Sequence[str] | None
+) -> int:
+    """The command line of a script that measures one family's step.
+
+    Args:
+        measure: the steps to measure and a folder of its own.
+        about: the script's docstring.
+        arguments: of the command line.
+    """
+    parser = argparse.ArgumentParser(description=(about or "").splitlines()[0])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--json", action="store_true", help="end with one JSON object")
+    options = parser.parse_args(arguments)
+    if options.steps < 1:
+        parser.error("--steps must be at least 1")
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(options.steps, Path(folder))
+    print(step_table(found.ours, found.plain))
+    if options.json:
+        print(json.dumps(found.as_json()))
+    return 0
+
+
+def _configuration(preset: str, folder: Path, steps: int, overrides: Sequence[str]) -> Any:
     from voicehub.cli.compose import compose_preset
     from voicehub.cli.validate import validate_run
 
@@ -134,24 +205,3 @@ def configuration(preset: str, folder: Path, steps: int, overrides: Sequence[str
         "training.use_cpu=true",
     )
     return validate_run(compose_preset(preset, [*own, *overrides]))[1]
-
-
-def steps_beside(
-    config: Any, experiment: Any, loss_of: LossOf, *, size: int, warm_up: int
-) -> Steps:
-    """Run both loops for as many steps as the configuration says, with batches of ``size``.
-
-    The first ``warm_up`` steps are left out.
-    """
-    watcher = _Beside(loss_of, warm_up)
-    trainer = Trainer(
-        model=experiment.model,
-        args=config.training,
-        data_collator=experiment.data_collator,
-        train_dataset=experiment.train_dataset,
-        train_plan=FixedSizePlan(len(experiment.train_dataset), size),
-        callbacks=[watcher],
-    )
-    watcher.trainer = trainer
-    trainer.train()
-    return watcher.found

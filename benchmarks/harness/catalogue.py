@@ -178,6 +178,16 @@ CATALOGUE: tuple[Entry, ...] = (
         needs=("voicehub_vits", "monotonic_alignment_search"),
     ),
     Entry(
+        "xvector-step",
+        "A step of a speaker embedder",
+        "xvector_step.py",
+        "`xvector/tiny`, 8 utterances of 3 to 6 s of four speakers, without averaged weights. "
+        f"{_STEP}",
+        convert.step,
+        ("--steps", "2"),
+        needs=("voicehub_xvector",),
+    ),
+    Entry(
         "xvector-throughput",
         "An epoch of a speaker model at equal peak memory",
         "xvector_throughput.py",

@@ -12,7 +12,13 @@ WORDS = "the quick brown fox jumps over a lazy dog while seven wizards boil blac
 
 
 def write_corpus(
-    folder: Path, count: int, *, rate: int, shortest: float = 3.0, longest: float = 6.0
+    folder: Path,
+    count: int,
+    *,
+    rate: int,
+    shortest: float = 3.0,
+    longest: float = 6.0,
+    speakers: int = 0,
 ) -> Path:
     """Write WAV files of evenly spread durations and their manifest, and return that.
 
@@ -21,13 +27,15 @@ def write_corpus(
         count: utterances.
         rate: Hz.
         shortest, longest: seconds.
+        speakers: who speak in turn, each at a pitch of its own; 0 names none.
     """
     draw = np.random.default_rng(0)
     rows = []
     for number in range(count):
         seconds = shortest + (longest - shortest) * number / max(1, count - 1)
         at = np.arange(int(seconds * rate)) / rate
-        pitch = 120.0 + 30.0 * np.sin(2 * np.pi * 0.7 * at)
+        speaker = number % max(1, speakers)
+        pitch = 120.0 + 20.0 * speaker + 30.0 * np.sin(2 * np.pi * 0.7 * at)
         phase = 2 * np.pi * np.cumsum(pitch) / rate
         voice = sum(np.sin(k * phase) / k for k in range(1, 20))
         sound = 0.1 * voice * (0.6 + 0.4 * np.sin(2 * np.pi * 4 * at))
@@ -40,9 +48,8 @@ def write_corpus(
             file.writeframes((sound * 32767).astype("<i2").tobytes())
         text = (WORDS * 2)[: int(14 * seconds)].strip()
         duration = len(at) / rate
-        rows.append(
-            {"id": str(number), "audio_filepath": str(path), "duration": duration, "text": text}
-        )
+        row = {"id": str(number), "audio_filepath": str(path), "duration": duration, "text": text}
+        rows.append({**row, "speaker": f"speaker{speaker}"} if speakers else row)
     manifest = folder / "train.jsonl"
     manifest.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return manifest

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from harness import beside
 
 SMALL = {
     "asr_llm_step": ["model.projector.hidden_size=32"],
@@ -19,12 +20,14 @@ SMALL = {
         "model.architecture.num_hidden_layers=1",
     ],
     "flow_step": ["model.architecture.dim=32", "model.architecture.depth=1"],
+    "xvector_step": ["model.head.dropout=0", "model.head.endpoint_channels=32"],
 }
 FAMILIES = {
     "asr_llm_step": "voicehub_asr_llm",
     "asr_ctc_step": "voicehub_asr_ctc",
     "codec_lm_step": "voicehub_codec_lm",
     "flow_step": "voicehub_flow",
+    "xvector_step": "voicehub_xvector",
 }
 
 OPTIONS = {"asr_llm_step": {"width": 32, "vocabulary": 96}, "codec_lm_step": {"codes": 16}}
@@ -40,15 +43,14 @@ def one_thread() -> Iterator[None]:
 
 @pytest.mark.parametrize(("name", "overrides"), SMALL.items())
 def test_both_loops_find_the_same_losses(
-    name: str, overrides: Sequence[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, overrides: Sequence[str], tmp_path: Path
 ) -> None:
     pytest.importorskip(FAMILIES[name])
     script = importlib.import_module(name)
-    monkeypatch.setattr(script, "BATCH", 2)
     options = OPTIONS.get(name, {})
-    found = script.measure(1, tmp_path, overrides, **options)
+    found = script.measure(1, tmp_path, overrides, batch=2, **options)
     assert len(found.ours) == len(found.plain) == 1
-    assert len(found.losses["ours"]) == script.WARM_UP + 1
+    assert len(found.losses["ours"]) == beside.WARM_UP + 1
     assert found.losses["ours"] == pytest.approx(found.losses["plain"], rel=1e-3)
     assert found.losses["ours"][0] == pytest.approx(found.losses["plain"][0], rel=1e-6)
     assert found.losses["ours"][0] != found.losses["ours"][-1]
