@@ -10,6 +10,7 @@ from voicehub_remote.errors import ConnectionLostError, UnreachableError
 from voicehub_remote.follow import MARK, Detached, Follower
 from voicehub_remote.places import Places
 from voicehub_remote.session import NoRunError, RunState, Session
+from voicehub_remote.target import Target
 
 LOG = b"one\ntwo\nthree\n"
 STATE = b"run=demo\nstate=ended\ncode=3\n"
@@ -19,7 +20,7 @@ class Wire:
     """Each connection brings the log from where it is asked for, in pieces, until it breaks."""
 
     dry_run = False
-    target = "somewhere"
+    target = Target("somewhere")
 
     def __init__(self, *connections: Callable[[bytes], Sequence[Any]]) -> None:
         self.connections = list(connections)
@@ -76,7 +77,8 @@ def test_the_mark_is_found_however_it_is_cut(size: int) -> None:
 
 def test_after_enough_tries_it_says_how_to_come_back() -> None:
     wire = Wire(lambda log: [log[:4], broken()], *[lambda log: [broken()]] * 2)
-    with pytest.raises(ConnectionLostError, match=r"remote attach somewhere --name demo") as caught:
+    back = "voicehub remote attach somewhere --name demo --root x"
+    with pytest.raises(ConnectionLostError, match=back) as caught:
         follow(wire)
     assert "it broke" in str(caught.value)
     assert wire.asked == [0, 4, 4]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from voicehub.cli.output import Interrupted
 from voicehub_remote.errors import ConnectError, ConnectionLostError
+from voicehub_remote.places import Places
 from voicehub_remote.session import NoRunError, RunState, on_host
 
 if TYPE_CHECKING:
@@ -131,8 +134,14 @@ def _split(text: bytes) -> tuple[bytes, bytes]:
 
 
 def come_back(session: Session) -> str:
-    """How to see a run again."""
-    return f"Come back with:\n  voicehub remote attach {session.remote.target} --name {session.run}"
+    """How to see a run again, from the folder that we are in."""
+    target, root = session.remote.target, session.places.root
+    words = ["voicehub", "remote", "attach", str(target), "--name", session.run]
+    if root != Places.of(Path()).root:
+        words += ["--root", root]
+    if target.identity is not None:
+        words += ["--identity", str(target.identity)]
+    return f"Come back with:\n  {shlex.join(words)}"
 
 
 def to_stream(json_mode: bool) -> Callable[[bytes], None]:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +43,7 @@ class LocalHost:
         (self.path / "env/bin").mkdir(parents=True)
         (self.path / "project").mkdir()
         python = self.path / "env/bin/python"
-        python.write_text(INTERPRETER)
+        python.write_text(INTERPRETER.replace("PYTHON", sys.executable))
         python.chmod(0o755)
 
     def trainer(self, script: str) -> None:

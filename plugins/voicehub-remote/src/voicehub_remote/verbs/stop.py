@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +22,11 @@ from voicehub_remote.options import (
     SshOption,
     open_remote,
 )
+
+if TYPE_CHECKING:
+    from voicehub_remote.session import RunState, Session
+
+_LOOKS, _BETWEEN = 10, 0.5  # the host looks once a second
 
 
 def stop(
@@ -63,6 +69,20 @@ def stop(
                 write=to_stream(json_),
                 tell=lambda text: say(text, json_mode=True),
             ).run()
+        elif before.state == "ending":
+            state = _after_cancelling(session)
     human = f"{session.run}: {state.words()}"
+    if before.goes_on and state.code != 0:
+        human += "\nIt goes on with `voicehub remote train`."
     result = {"run": as_dict(state), "was": before.state}
     end(remote, result, json_mode=json_, human=human)
+
+
+def _after_cancelling(session: Session) -> RunState:
+    """The state once the command for the end is cancelled; one that runs is not waited for."""
+    for _ in range(_LOOKS):
+        state = session.state()
+        if state.state != "ending":
+            break
+        time.sleep(_BETWEEN)
+    return state
