@@ -18,7 +18,6 @@ from voicehub_codec_lm.layouts import (
     depth_frame,
     depth_frames,
     flat_frame,
-    pack_lengths,
     undelay,
 )
 
@@ -123,14 +122,6 @@ def test_an_empty_prompt_is_refused():
 
 
 # -- packing ------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(1, 30), max_size=40), st.integers(1, 40))
-def test_packing_loses_nothing_and_keeps_the_capacity(lengths, capacity):
-    rows = pack_lengths(lengths, capacity)
-    assert sorted(item for row in rows for item in row) == list(range(len(lengths)))
-    for row in rows:
-        assert sum(lengths[item] for item in row) <= capacity or len(row) == 1
 
 
 def test_the_mask_keeps_utterances_apart():

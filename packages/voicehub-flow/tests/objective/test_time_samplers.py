@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from voicehub.data.keyed_random import torch_generator
-from voicehub_flow.objective import LogitNormalTime, TimeBins, UniformTime
+from voicehub_flow.objective import (
+    LogitNormalTime,
+    TimeBins,
+    UniformTime,
+    loss_by_time,
+    time_rows,
+)
 
 COUNT = 20_000
 #: Kolmogorov's statistic that a right sampler stays under in 999 of 1,000 runs.
@@ -56,3 +62,11 @@ def test_bins_take_errors_by_time():
     time = torch.tensor([0.0, 0.039, 0.041, 1.0])
     bins.add(time, torch.tensor([2.0, 4.0, 3.0, 8.0]), torch.tensor([1.0, 2.0, 3.0, 2.0]))
     assert bins.means() == {"t0.00": 2.0, "t0.04": 1.0, "t0.96": 4.0}
+
+
+def test_gathered_rows_give_the_loss_by_time():
+    time, counts = torch.tensor([0.05, 0.06, 1.0]), torch.tensor([2, 6, 5])
+    rows = time_rows(time, torch.tensor([4.0, 8.0, 10.0]), counts)
+    assert rows[1] == (float(time[1]), 8.0, 6.0)
+    assert loss_by_time(rows) == {"loss_t0.04": 1.5, "loss_t0.96": 2.0}
+    assert loss_by_time([]) == {}

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
+from voicehub.errors import CheckpointError, ConfigurationError
 from voicehub.suggest import did_you_mean
 from voicehub_hf.checkpoint_config import read_config_dict
 from voicehub_hf.encoders import CTC_ENCODERS, CTCEncoder, ctc_encoder
+from voicehub_hf.pretrained_weights import load_weights, require_nothing_drawn
 from voicehub_hf.processors import build_processor, progress_bars
 
 
@@ -111,6 +112,7 @@ def load_checkpoint(
         CheckpointMismatchError: Weights of the encoder are missing or have other shapes.
     """
     import torch
+    import transformers
 
     source, local = checkpoint_source(directory_or_id, local_files_only)
     fetch: dict[str, Any] = {"revision": revision, "local_files_only": local}
@@ -125,8 +127,11 @@ def load_checkpoint(
         config.pad_token_id = pad_token_id
     with torch.random.fork_rng(devices=()), progress_bars(shown=not local):
         torch.manual_seed(seed)
-        model, info = _weights(source, config, encoder, fetch, dtype or torch.float32)
-        new = _check_coverage(source, encoder, info, new_head=vocab_size is not None)
+        model_class = getattr(transformers, encoder.architecture)
+        model, new = load_weights(
+            model_class, source, config, dtype=dtype or torch.float32, **fetch
+        )
+        _require_own(source, encoder, new, new_head=vocab_size is not None)
         if vocab_size is not None:
             new |= _draw_head(getattr(model, encoder.head_name), encoder, config)
     processor = _processor(source, encoder, fetch)
@@ -208,44 +213,13 @@ def _require_head(source: str, config: Any, encoder: CTCEncoder, vocab_size: int
     )
 
 
-def _weights(
-    source: str, config: Any, encoder: CTCEncoder, fetch: dict[str, Any], dtype: Any
-) -> tuple[Any, dict[str, Any]]:
-    import transformers
-
-    try:
-        loaded: tuple[Any, dict[str, Any]] = getattr(
-            transformers, encoder.architecture
-        ).from_pretrained(
-            source,
-            config=config,
-            dtype=dtype,
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **fetch,
-        )
-    except OSError as error:
-        raise CheckpointError(f"Cannot load weights of {source}: {error}") from error
-    return loaded
-
-
-def _check_coverage(
-    source: str, encoder: CTCEncoder, info: dict[str, Any], *, new_head: bool
-) -> set[str]:
-    """Let only the mask vector and a new head be drawn; return the names of what was drawn."""
-    drawn = {str(key) for key in info["missing_keys"]}
-    drawn |= {str(entry[0]) for entry in info["mismatched_keys"]}
+def _require_own(source: str, encoder: CTCEncoder, drawn: set[str], *, new_head: bool) -> None:
+    """Let only the mask vector and a new head be drawn."""
     allowed = [f"{encoder.base_name}.masked_spec_embed"]
     if new_head:
         allowed.append(f"{encoder.head_name}.")
-    strangers = sorted(name for name in drawn if not name.startswith(tuple(allowed)))
-    if strangers:
-        raise CheckpointMismatchError(
-            f"{source} lacks {len(strangers)} weights of {encoder.architecture}, or holds them in "
-            f"another shape: {', '.join(strangers[:5])}{', ...' if len(strangers) > 5 else ''}."
-        )
-    return drawn
+    strangers = [name for name in drawn if not name.startswith(tuple(allowed))]
+    require_nothing_drawn(source, encoder.architecture, strangers)
 
 
 def _draw_head(head: Any, encoder: CTCEncoder, config: Any) -> set[str]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from voicehub.errors import CheckpointError, CheckpointMismatchError, ConfigurationError
+from voicehub.errors import CheckpointError, ConfigurationError
 from voicehub.suggest import did_you_mean
 from voicehub_hf.checkpoint_config import read_config_dict
 from voicehub_hf.loading import checkpoint_source, override_settings, refuse_pickles
+from voicehub_hf.pretrained_weights import load_weights, require_nothing_drawn
 from voicehub_hf.processors import progress_bars
 
 
@@ -218,17 +219,13 @@ def load_speech_encoder(
     with torch.random.fork_rng(devices=()), progress_bars(shown=not local):
         model, missing = _weights(source, config, encoder, fetch, dtype or torch.float32)
     # The learned mask vector is part of some checkpoints alone, and takes part in nothing here.
-    strangers = sorted(name for name in missing if not name.endswith("masked_spec_embed"))
+    strangers = [name for name in missing if not name.endswith("masked_spec_embed")]
     if not final_norm:
         from voicehub_hf.truncation import remove_final_norm
 
         remove_final_norm(model, encoder)
         strangers = [name for name in strangers if not name.startswith(f"{encoder.final_norm}.")]
-    if strangers:
-        raise CheckpointMismatchError(
-            f"{source} lacks {len(strangers)} weights of {encoder.architecture}, or holds them in "
-            f"another shape: {', '.join(strangers[:5])}{', ...' if len(strangers) > 5 else ''}."
-        )
+    require_nothing_drawn(source, encoder.architecture, strangers)
     if encoder.model_type == "whisper":
         # Fixed sinusoids; loading loses the mark that they do not train.
         model.embed_positions.requires_grad_(False)
@@ -263,20 +260,7 @@ def _weights(
     if encoder.stored_in is not None and not alone:
         name, attribute = encoder.stored_in
     model_class = getattr(transformers, name, None) or getattr(modeling_whisper, name)
-    try:
-        model, info = model_class.from_pretrained(
-            source,
-            config=config,
-            dtype=dtype,
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,
-            output_loading_info=True,
-            **fetch,
-        )
-    except OSError as error:
-        raise CheckpointError(f"Cannot load weights of {source}: {error}") from error
-    drawn = {str(key) for key in info["missing_keys"]}
-    drawn |= {str(entry[0]) for entry in info["mismatched_keys"]}
+    model, drawn = load_weights(model_class, source, config, dtype=dtype, **fetch)
     if attribute:
         drawn = {key for key in drawn if key.startswith(f"{attribute}.")}
         model = getattr(model, attribute)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from voicehub.errors import CheckpointError, CheckpointMismatchError
 from voicehub.models.tensor_files import read_tensors, require_same_tensors, write_tensors
+from voicehub_hf.pretrained_weights import load_weights, require_nothing_drawn
 from voicehub_hf.processors import progress_bars
 from voicehub_vits.discriminators import DurationDiscriminator, MultiDiscriminator
 from voicehub_vits.network.initial import draw_weights
@@ -61,27 +61,17 @@ def _read_checkpoint(wrapper: VitsTTS, config: Any) -> Any:
     local = wrapper._fetch["local_files_only"]
     # A new speaker table has another size than the checkpoint's.
     new_table = config.num_speakers != wrapper.vits_config.num_speakers
-    try:
-        with progress_bars(shown=not local):
-            model, info = VitsModel.from_pretrained(
-                wrapper.name_or_path,
-                config=config,
-                dtype=torch.float32,
-                use_safetensors=True,
-                ignore_mismatched_sizes=new_table,
-                output_loading_info=True,
-                **wrapper._fetch,
-            )
-    except OSError as error:
-        raise CheckpointError(f"Cannot load weights of {wrapper.name_or_path}: {error}") from error
-    drawn = {str(key) for key in info["missing_keys"]}
-    drawn |= {str(entry[0]) for entry in info["mismatched_keys"]}
-    lost = sorted(drawn - ({"embed_speaker.weight"} if new_table else set()))
-    if lost:
-        raise CheckpointMismatchError(
-            f"{wrapper.name_or_path} lacks {len(lost)} weights of VitsModel, or holds them in "
-            f"another shape: {', '.join(lost[:5])}{', ...' if len(lost) > 5 else ''}."
+    with progress_bars(shown=not local):
+        model, drawn = load_weights(
+            VitsModel,
+            wrapper.name_or_path,
+            config,
+            dtype=torch.float32,
+            ignore_mismatched_sizes=new_table,
+            **wrapper._fetch,
         )
+    expected = {"embed_speaker.weight"} if new_table else set()
+    require_nothing_drawn(wrapper.name_or_path, "VitsModel", drawn - expected)
     return model
 
 

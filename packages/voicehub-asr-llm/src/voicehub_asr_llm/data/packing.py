@@ -9,6 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from voicehub.data.packing import pack_lengths
+
 Packing = Literal["none", "rows", "batch"]
 
 
@@ -54,20 +56,9 @@ def place(lengths: Sequence[int], packing: Packing, capacity: int) -> Placed:
 
 
 def _rows(lengths: Sequence[int], packing: Packing, capacity: int) -> list[list[int]]:
-    """First fit, longest first; the result depends on the lengths alone."""
+    """Which items share a row; the result depends on the lengths alone."""
     if packing == "none":
         return [[item] for item in range(len(lengths))]
     if packing == "batch":
         return [list(range(len(lengths)))]
-    rows: list[list[int]] = []
-    room: list[int] = []
-    for item in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        for row, free in enumerate(room):
-            if lengths[item] <= free:
-                rows[row].append(item)
-                room[row] -= lengths[item]
-                break
-        else:
-            rows.append([item])
-            room.append(capacity - lengths[item])
-    return rows
+    return pack_lengths(lengths, capacity)

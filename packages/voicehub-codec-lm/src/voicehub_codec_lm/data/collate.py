@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from voicehub.data.keyed_random import derive_seed
+from voicehub.data.packing import pack_lengths
 from voicehub.errors import DataError
 from voicehub.losses.linear_cross_entropy import IGNORED
 from voicehub_codec_lm.data.dataset import CodecItem
@@ -19,7 +20,6 @@ from voicehub_codec_lm.layouts import (
     delay_frame,
     depth_frame,
     flat_frame,
-    pack_lengths,
 )
 
 

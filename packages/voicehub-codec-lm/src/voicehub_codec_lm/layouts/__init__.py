@@ -13,7 +13,6 @@ from voicehub_codec_lm.layouts.framing import (
     depth_frame,
     depth_frames,
     flat_frame,
-    pack_lengths,
 )
 
 __all__ = [
@@ -29,6 +28,5 @@ __all__ = [
     "depth_frame",
     "depth_frames",
     "flat_frame",
-    "pack_lengths",
     "undelay",
 ]

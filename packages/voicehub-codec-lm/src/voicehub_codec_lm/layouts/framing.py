@@ -220,27 +220,6 @@ def depth_frames(count: int, key: tuple[object, ...] | None, share: int = DEPTH_
 # -- packing ------------------------------------------------------------------------------------
 
 
-def pack_lengths(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-    """Share utterances out among rows of at most ``capacity`` steps, first fit, longest first.
-
-    An utterance over the capacity gets a row of its own. Rows list positions in ``lengths``; the
-    result depends on the lengths alone.
-    """
-    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    rows: list[list[int]] = []
-    room: list[int] = []
-    for item in order:
-        for row, free in enumerate(room):
-            if lengths[item] <= free:
-                rows[row].append(item)
-                room[row] -= lengths[item]
-                break
-        else:
-            rows.append([item])
-            room.append(capacity - lengths[item])
-    return rows
-
-
 def block_mask(segments: Tensor) -> Tensor:
     """Who may look at whom: bool (batch, 1, steps, steps), true where attention is allowed.
 

@@ -15,7 +15,7 @@ from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub_flow.losses import masked_velocity_error
 from voicehub_flow.multimodal.model import MultimodalFlow
 from voicehub_flow.multimodal.network import MultimodalTransformer
-from voicehub_flow.objective import TimeBins, interpolate
+from voicehub_flow.objective import interpolate, loss_by_time, time_rows
 
 
 def create_adapter(model: Any, spec: ModelTrainingSpec) -> MultimodalAdapter:
@@ -48,7 +48,7 @@ class MultimodalAdapter(TrainingAdapter):
         output = SpeechTrainingOutput(loss=sums.sum() / items, num_items=items)
         if self.context is not None and not self.context.is_training:
             output.predictions = velocity
-            output.metadata = {"by_time": _rows(time, sums, counts)}
+            output.metadata = {"by_time": time_rows(time, sums, counts)}
         return output
 
     # -- evaluation ----------------------------------------------------------------------------
@@ -61,14 +61,4 @@ class MultimodalAdapter(TrainingAdapter):
 
     def evaluation_metrics(self, rows: Sequence[Any]) -> dict[str, float]:
         """The loss by time: a model may know the sound and not the noise, or the other way."""
-        if not rows:
-            return {}
-        bins = TimeBins()
-        time, sums, counts = torch.tensor(rows, dtype=torch.float64).T
-        bins.add(time, sums, counts)
-        return {f"loss_{name}": value for name, value in bins.means().items()}
-
-
-def _rows(time: Tensor, sums: Tensor, counts: Tensor) -> list[tuple[float, float, float]]:
-    columns = torch.stack([time.double(), sums.double(), counts.double()], 1).cpu().tolist()
-    return [(when, total, count) for when, total, count in columns]
+        return loss_by_time(rows)

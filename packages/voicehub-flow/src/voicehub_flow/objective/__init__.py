@@ -9,7 +9,7 @@ from voicehub_flow.objective.null_conditions import (
     InfillNull,
 )
 from voicehub_flow.objective.path import interpolate, velocity
-from voicehub_flow.objective.time_bins import BINS, TimeBins
+from voicehub_flow.objective.time_bins import BINS, TimeBins, loss_by_time, time_rows
 from voicehub_flow.objective.time_samplers import LogitNormalTime, TimeSampler, UniformTime
 
 __all__ = [
@@ -23,5 +23,7 @@ __all__ = [
     "TimeSampler",
     "UniformTime",
     "interpolate",
+    "loss_by_time",
+    "time_rows",
     "velocity",
 ]

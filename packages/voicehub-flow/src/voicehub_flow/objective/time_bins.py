@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -43,3 +45,21 @@ class TimeBins:
             for number in range(self.bins)
             if self.counts[number] > 0
         }
+
+
+def time_rows(time: Tensor, sums: Tensor, counts: Tensor) -> list[tuple[float, float, float]]:
+    """Time, sum of squared errors and its count of every item (items,), as rows to gather."""
+    columns = torch.stack([time.double(), sums.double(), counts.double()], 1).tolist()
+    return [(when, total, count) for when, total, count in columns]
+
+
+def loss_by_time(rows: Sequence[tuple[float, float, float]]) -> dict[str, float]:
+    """Mean error by bins of t, of rows of :func:`time_rows`; empty where there is none.
+
+    ``loss_t0.04`` is that from 0.04 to the next bin.
+    """
+    if not rows:
+        return {}
+    bins = TimeBins()
+    bins.add(*torch.tensor(list(rows), dtype=torch.float64).T)
+    return {f"loss_{name}": value for name, value in bins.means().items()}

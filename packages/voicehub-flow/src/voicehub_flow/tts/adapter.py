@@ -13,7 +13,7 @@ from voicehub.adapters.outputs import SpeechTrainingOutput, TTSTrainingOutput
 from voicehub.kernels import load_loss
 from voicehub.specs.model import ModelTrainingSpec
 from voicehub.specs.phase import TrainingPhaseSpec
-from voicehub_flow.objective import TimeBins, interpolate
+from voicehub_flow.objective import interpolate, loss_by_time, time_rows
 from voicehub_flow.tts.model import F5TTS
 
 LOSS = "flow.masked_velocity_mse"
@@ -70,7 +70,7 @@ class F5TTSAdapter(TrainingAdapter):
         )
         if not training:
             output.predictions = velocity
-            output.metadata = {"by_time": _rows(inputs["time"], errors, counts)}
+            output.metadata = {"by_time": time_rows(inputs["time"], errors, counts)}
         return output
 
     # -- evaluation ----------------------------------------------------------------------------
@@ -83,14 +83,4 @@ class F5TTSAdapter(TrainingAdapter):
 
     def evaluation_metrics(self, rows: Sequence[Any]) -> dict[str, float]:
         """Loss by bins of t: ``loss_t0.04`` is that from 0.04 to the next bin."""
-        if not rows:
-            return {}
-        bins = TimeBins()
-        time, sums, counts = torch.tensor(list(rows), dtype=torch.float64).T
-        bins.add(time, sums, counts)
-        return {f"loss_{name}": value for name, value in bins.means().items()}
-
-
-def _rows(time: Tensor, errors: Tensor, counts: Tensor) -> list[tuple[float, float, float]]:
-    columns = (time.tolist(), errors.tolist(), counts.tolist())
-    return [(t, error, float(count)) for t, error, count in zip(*columns, strict=True)]
+        return loss_by_time(rows)
