@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +11,11 @@ import torch
 from voicehub.errors import DataError
 from voicehub_data.audio import extended, load_audio
 from voicehub_data.by_length import run_by_length
+from voicehub_data.dataset import SpeechDataset
 from voicehub_data.evaluation_rows import evaluation_rows
 from voicehub_data.given_audio import given_audio, mono_samples
 from voicehub_data.manifest import read_manifest
-from voicehub_data.row_audio import load_row, load_rows
+from voicehub_data.row_audio import SilenceNotes, load_row, load_rows
 from voicehub_data.tensors import as_tensor, pad_rows
 
 
@@ -43,6 +46,34 @@ def test_rows_that_cannot_be_decoded_are_named(rows):
     assert waves[0] is not None and len(waves[0]) == 4000
     assert waves[1] is None
     assert len(failures) == 1 and "id 'gone'" in failures[0]
+
+
+def test_silent_rows_are_told_once_and_only_the_first_ten(write_audio, write_jsonl, caplog):
+    write_audio("speech.wav", 0.1, 8000)
+    for number in range(13):
+        write_audio(f"{number}.wav", np.zeros(800), 8000)
+    names = ["speech", *range(13), 0]
+    manifest = read_manifest(
+        write_jsonl(
+            [{"id": f"r{n}", "audio_filepath": f"{name}.wav"} for n, name in enumerate(names)]
+        )
+    )
+    notes = SilenceNotes(logging.getLogger("voicehub_data.row_audio"))
+    for row in (*manifest.rows, *manifest.rows):
+        notes.look_at(load_audio(row.audio_filepath, sample_rate=8000), row)
+    assert len(caplog.messages) == 11
+    first = caplog.messages[0]
+    assert "row 2 (id 'r1')" in first and "0.wav: every sample that was read is zero" in first
+    assert f"`voicehub data check {manifest.rows[0].source}` lists all" in caplog.messages[-1]
+
+
+def test_training_meets_silent_rows(write_audio, write_jsonl, caplog):
+    write_audio("silent.wav", np.zeros(800), 8000)
+    path = write_jsonl([{"id": "still", "audio_filepath": "silent.wav", "text": "a"}])
+    data = SpeechDataset(read_manifest(path).rows, sample_rate=8000)
+    assert not data[0]["audio"].any()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "(id 'still')" in caplog.text
 
 
 def test_given_audio_is_a_file_or_samples(rows):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,47 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_LISTED = 10
+
+
+class SilenceNotes:
+    """Warns of rows whose audio is nothing but zeros: once of each, and of the first ten.
+
+    Such a row can be decoded and trains without an error, on a sound that says nothing of its
+    label. It is no error of its own, as one of them should not end a run after days.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._known: set[str] = set()
+
+    def look_at(self, audio: NDArray[np.float32], row: ManifestRow) -> None:
+        """Warn if every sample (n,) is zero."""
+        if audio.any() or row.location in self._known or len(self._known) > _LISTED:
+            return
+        self._known.add(row.location)
+        if len(self._known) > _LISTED:
+            self._logger.warning(
+                "more rows than these are silent; `voicehub data check %s` lists all", row.source
+            )
+            return
+        self._logger.warning(
+            "%s: %s: every sample that was read is zero, so there is nothing to learn from it. "
+            "Restore the file or remove the row",
+            row.location,
+            row.audio_filepath,
+        )
+
+
+SILENCE_NOTES = SilenceNotes(logging.getLogger(__name__))
+
 
 def load_row(
     row: ManifestRow, sample_rate: int, *, start: float = 0.0, seconds: float | None = None
 ) -> NDArray[np.float32]:
     """Decode the audio of a row, mono float32 (n,); see :func:`voicehub_data.audio.load_audio`.
+
+    Of a row that is silent the log warns, see :class:`SilenceNotes`.
 
     Args:
         row: one utterance.
@@ -29,7 +66,7 @@ def load_row(
         DataError: the audio cannot be decoded; the message begins with the row's place.
     """
     try:
-        return load_audio(
+        audio = load_audio(
             row.audio_filepath,
             sample_rate=sample_rate,
             offset=row.offset + start,
@@ -37,6 +74,8 @@ def load_row(
         )
     except DataError as error:
         raise DataError(f"{row.location}: {error}") from error
+    SILENCE_NOTES.look_at(audio, row)
+    return audio
 
 
 def load_rows(

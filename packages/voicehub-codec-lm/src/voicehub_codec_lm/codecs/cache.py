@@ -21,6 +21,7 @@ from voicehub_codec_lm.codecs.base import AudioCodec
 from voicehub_codec_lm.codecs.corpus import CorpusCodecConfig
 from voicehub_data.audio import load_audio
 from voicehub_data.manifest import ManifestRow
+from voicehub_data.row_audio import SILENCE_NOTES
 
 #: Clips of one shard: what is lost at most when encoding is interrupted.
 SHARD_CLIPS = 256
@@ -126,6 +127,7 @@ def row_audio(row: ManifestRow, codec: AudioCodec | CorpusCodecConfig) -> Tensor
         offset=row.offset,
         duration=row.duration if row.is_segment else None,
     )
+    SILENCE_NOTES.look_at(audio, row)
     return torch.from_numpy(audio)
 
 
