@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import random
 import time
 from pathlib import Path
 
 from barkit import Outcome, bar, shared_data, voicehub
-from digit_judges import Clip, Judges, clips_of, read_rows, write_wav
+from digit_judges import (
+    Clip,
+    Judges,
+    clips_of,
+    read_rows,
+    with_shuffled_texts,
+    write_wav,
+)
 
 OF_ROUND_TRIP, OF_RECORDINGS, SHUFFLED, MINUTES = 0.85, 0.93, 0.20, 30.0
 #: Bins of the codec; fewer sound duller, more leave more to four codebooks.
@@ -95,13 +100,7 @@ def verdict(judges: Judges, model: Path, codec: Path, scratch: Path, minutes: fl
     f"with texts shuffled among the recordings the judges get <= {SHUFFLED:g}",
 )
 def codec_lm_fsdd_shuffled(scratch: Path) -> Outcome:
-    rows = read_rows(shared_data("fsdd") / "train.jsonl")
-    texts = [row["text"] for row in rows]
-    random.Random(0).shuffle(texts)
-    for row, text in zip(rows, texts, strict=True):
-        row["text"] = text
-    manifest = scratch / "shuffled.jsonl"
-    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    manifest = with_shuffled_texts(shared_data("fsdd") / "train.jsonl", scratch)
     judges = Judges(scratch)
     heard = judges.accuracy(spoken(train(manifest, fit_codec(scratch), scratch), scratch))
     figure = ", ".join(f"{name} {share:.3f}" for name, share in heard.items())

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import random
 import time
 from pathlib import Path
 from typing import Any
 
 from barkit import Outcome, bar, shared_data, voicehub
-from digit_judges import Clip, Judges, clips_of, read_rows, write_wav
+from digit_judges import (
+    Clip,
+    Judges,
+    clips_of,
+    read_rows,
+    with_shuffled_texts,
+    write_wav,
+)
 
 OF_VOCODED, AT_LEAST, SHUFFLED, MINUTES = 0.95, 0.70, 0.20, 30.0
 
@@ -96,13 +101,7 @@ def verdict(judges: Judges, wrapper: Any, scratch: Path, minutes: float) -> Outc
     f"with texts shuffled among the recordings the judges get <= {SHUFFLED:g}",
 )
 def flow_fsdd_shuffled(scratch: Path) -> Outcome:
-    rows = read_rows(shared_data("fsdd") / "train.jsonl")
-    texts = [row["text"] for row in rows]
-    random.Random(0).shuffle(texts)
-    for row, text in zip(rows, texts, strict=True):
-        row["text"] = text
-    manifest = scratch / "shuffled.jsonl"
-    manifest.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    manifest = with_shuffled_texts(shared_data("fsdd") / "train.jsonl", scratch)
     judges = Judges(scratch)
     heard = judges.accuracy(spoken(load(train(manifest, scratch)), scratch / "spoken"))
     figure = ", ".join(f"{name} {share:.3f}" for name, share in heard.items())

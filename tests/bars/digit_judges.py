@@ -7,6 +7,7 @@ words, which knows other speakers.
 from __future__ import annotations
 
 import json
+import random
 import wave
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,6 +36,17 @@ def read_rows(manifest: Path) -> list[dict[str, Any]]:
     for row in rows:
         row["audio_filepath"] = str(manifest.parent / row["audio_filepath"])
     return rows
+
+
+def with_shuffled_texts(manifest: Path, folder: Path) -> Path:
+    """A manifest of the same recordings, their texts dealt out anew."""
+    rows = read_rows(manifest)
+    texts = [row["text"] for row in rows]
+    random.Random(0).shuffle(texts)
+    target = folder / "shuffled.jsonl"
+    lines = [json.dumps({**row, "text": text}) for row, text in zip(rows, texts, strict=True)]
+    target.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return target
 
 
 def clips_of(manifest: Path) -> list[Clip]:
