@@ -15,10 +15,17 @@ from voicehub.cli import plan, smoke
 from voicehub.cli.compose import Composition, compose_preset
 from voicehub.cli.validate import validate_run
 from voicehub.optim.bundle import SchedulerBundle
-from voicehub.planning.rehearsal import Rehearsal, TrainerFactory, rehearse, worst_batch
+from voicehub.planning.rehearsal import (
+    Rehearsal,
+    TrainerFactory,
+    rehearse,
+    rehearsed_arguments,
+    worst_batch,
+)
 from voicehub.strategies.single import SingleProcessStrategy
-from voicehub.trainer.micro_batch import Window
+from voicehub.trainer.micro_batch import MicroBatch, Window
 from voicehub.trainer.start import build_window
+from voicehub.trainer.trainer import Trainer
 
 
 class _WithoutSchedules(SingleProcessStrategy):
@@ -41,14 +48,16 @@ def composition(preset: str, directory: Path, overrides: Sequence[str] = ()) -> 
 
 
 def trainers(composed: Composition) -> TrainerFactory:
-    """What ``rehearse`` asks for."""
+    """Trainers of a composed run, on the device that it says."""
     spec, config = validate_run(composed)
     return plan._trainer_factory(composed, spec, config)
 
 
-def planned(make: TrainerFactory) -> Rehearsal:
-    """The estimate."""
-    return rehearse(make)
+def planned(composed: Composition) -> Rehearsal:
+    """The estimate, with the settings under which every run is rehearsed."""
+    spec, config = validate_run(composed)
+    update = {"training": rehearsed_arguments(config.training)}
+    return rehearse(plan._trainer_factory(composed, spec, config.model_copy(update=update)))
 
 
 def measured(make: TrainerFactory) -> int:
@@ -57,9 +66,39 @@ def measured(make: TrainerFactory) -> int:
     What is held when the step begins (weights, optimizer state, averages, the batch) is counted
     by storages; what the step allocates on top is what torch's allocation profiler records.
     """
+    trainer, batch, step = _ready(make)
+    step(0)
+    gc.collect()
+    module, graph = trainer.graph.adapter.module, trainer.graph
+    states = [graph.optimizers[name].state for name in graph.optimizers]
+    kept = [c.state_dict() for c in trainer.callbacks.callbacks if hasattr(c, "state_dict")]
+    held = [*module.parameters(), *module.buffers(), *_tensors([list(s.values()) for s in states])]
+    held += [*_tensors(kept), *_tensors(batch.inputs)]
+    sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in held}
+    return sum(sizes.values()) + _allocated(lambda: step(1))
+
+
+def measured_on_card(make: TrainerFactory) -> int:
+    """Bytes that torch has allocated on a card at the worst moment of a real step, all told."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    _, _, step = _ready(make)
+    step(0)
+    gc.collect()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    step(1)
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def _ready(make: TrainerFactory) -> tuple[Trainer, MicroBatch, Callable[[int], None]]:
+    """A trainer, its worst batch, and what runs a step over that."""
     trainer = make(_WithoutSchedules)
-    graph, feed = trainer.graph, trainer.train_feed()
-    window = build_window(trainer, feed, SchedulerBundle({}), None)
+    feed = trainer.train_feed()
+    scaler = trainer.strategy.create_grad_scaler()
+    window = build_window(trainer, feed, SchedulerBundle({}), scaler)
     batch = worst_batch(feed).batch
     batches = (batch,) * min(trainer.args.gradient_accumulation_steps, 2)
 
@@ -67,15 +106,7 @@ def measured(make: TrainerFactory) -> int:
         window.run(Window(batches=batches, step=number, epoch=0))
         trainer.fire("on_step_end")
 
-    step(0)
-    gc.collect()
-    module = graph.adapter.module
-    states = [graph.optimizers[name].state for name in graph.optimizers]
-    kept = [c.state_dict() for c in trainer.callbacks.callbacks if hasattr(c, "state_dict")]
-    held = [*module.parameters(), *module.buffers(), *_tensors([list(s.values()) for s in states])]
-    held += [*_tensors(kept), *_tensors(batch.inputs)]
-    sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in held}
-    return sum(sizes.values()) + _allocated(lambda: step(1))
+    return trainer, batch, step
 
 
 def _tensors(value: Any) -> list[Tensor]:
@@ -99,4 +130,11 @@ def _events(profile: Any) -> Iterator[Any]:
     yield from profile.profiler.kineto_results.events()
 
 
-__all__ = ["composition", "measured", "planned", "tiny_composition", "trainers"]
+__all__ = [
+    "composition",
+    "measured",
+    "measured_on_card",
+    "planned",
+    "tiny_composition",
+    "trainers",
+]

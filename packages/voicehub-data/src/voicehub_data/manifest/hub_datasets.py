@@ -145,16 +145,8 @@ def cached_dataset(config: DataSourceConfig) -> Path | None:
     *owner, name = config.path.split("/")
     folder = root / "___".join([*owner, camelcase_to_snakecase(name)])
     # Configuration, version, fingerprint: unfinished ones have another name.
-    found = [path for path in folder.glob("*/*/*/dataset_info.json") if path.is_file()]
-    kept = [path.parent for path in found if _is_of(path.parents[2].name, config.name)]
-    return kept[0] if kept else None
-
-
-def _is_of(folder: str, configuration: str | None) -> bool:
-    """Folders are named by configuration, and by a hash where files were picked."""
-    if configuration is None:
-        return True
-    return folder == configuration or folder.startswith(f"{configuration}-")
+    kept = sorted(folder.glob(f"{config.name or '*'}/*/*/dataset_info.json"))
+    return kept[0].parent if kept else None
 
 
 def _columns(config: DataSourceConfig, available: Iterable[str]) -> dict[str, str]:
