@@ -2,68 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Mapping
 
 import torch
+from gpu_checks import (
+    DTYPES,
+    Check,
+    Found,
+    Work,
+    beyond,
+    tolerance,
+    unequal,
+    unlike_compiled,
+)
+from gpu_torch_cases import TORCH_CHECKS
 from torch import Tensor
 from torch.nn import functional
 
-from voicehub.losses.linear_cross_entropy import IGNORED, linear_cross_entropy
 from voicehub_asr_ctc.losses.ops import ctc_negative_log_likelihood
 from voicehub_flow.losses import masked_velocity_error
 from voicehub_vits.losses import maximum_path
-from voicehub_xvector.losses.aam_softmax import aam_softmax
-
-RUNS = 20
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
-
-Work = Callable[[], object]
-Found = tuple[Tensor, Tensor]
-
-
-class Check(NamedTuple):
-    """One loss.
-
-    Attributes:
-        numbers: what is wrong on a device, one line each.
-        works: what to time on CUDA, by name; ours first.
-    """
-
-    numbers: Callable[[str], list[str]]
-    works: Callable[[], dict[str, Work]]
-
-
-def apart(found: Tensor, exact: Tensor) -> float:
-    """Greatest difference over the largest value; infinities must be the same ones."""
-    found, exact = found.detach().double().cpu(), exact.detach().double().cpu()
-    if not torch.equal(found.isfinite(), exact.isfinite()):
-        return float("inf")
-    sound = exact.isfinite()
-    scale = exact[sound].abs().max() if sound.any() else torch.tensor(1.0)
-    difference = (found - exact)[sound].abs().max() if sound.any() else torch.tensor(0.0)
-    return float(difference / scale.clamp(min=1e-30))
-
-
-def tolerance(dtype: torch.dtype) -> float:
-    """Of a gradient in a dtype, as a share of its largest value."""
-    return {torch.float64: 1e-9, torch.float32: 2e-5}.get(dtype, torch.finfo(dtype).eps * 2)
-
-
-def beyond(what: str, found: Tensor, exact: Tensor, most: float) -> list[str]:
-    """A line where a tensor is further from the exact one than it may be."""
-    error = apart(found, exact)
-    return [] if error <= most else [f"{what}: off by {error:.1e}, over {most:.0e}"]
-
-
-def unequal(run: Callable[[], Found]) -> list[str]:
-    """A line where runs differ in a bit."""
-    first = run()
-    for _ in range(RUNS):
-        if not all(torch.equal(*pair) for pair in zip(run(), first, strict=True)):
-            return [f"{RUNS} runs are not equal"]
-    return []
-
 
 # -- alignment -------------------------------------------------------------------------------
 
@@ -104,10 +62,7 @@ def alignment_numbers(device: str) -> list[str]:
     flagged = maximum_path(scores, bad, sizes[1], check=False)
     if not (flagged[0] == -1).all() or not torch.equal(flagged[1:], first[1:]):
         wrong.append("text longer than the frames is not flagged, or disturbs others")
-    compiled = torch.compile(maximum_path, fullgraph=True)
-    if not torch.equal(compiled(scores, *sizes), first):
-        wrong.append("compiled, the path is another")
-    return wrong
+    return wrong + unlike_compiled(maximum_path, scores, *sizes)
 
 
 def alignment_works() -> dict[str, Work]:
@@ -173,12 +128,29 @@ def ctc_numbers(device: str) -> list[str]:
         wrong.append("bad labels and lengths are not flagged")
     if not torch.equal(losses[4:], first[0][4:]) or not torch.equal(gradient[4:], first[1][4:]):
         wrong.append("bad labels disturb others")
-    compiled = torch.compile(
-        lambda values: ctc_negative_log_likelihood(values, *targets, blank=0, check=False),
-        fullgraph=True,
+    wrong += ctc_extremes(device)
+    return wrong + unlike_compiled(
+        lambda values: ctc_negative_log_likelihood(values, *targets, blank=0, check=False), logits
     )
-    if not torch.equal(compiled(logits), first[0]):
-        wrong.append("compiled, the loss is another")
+
+
+def ctc_extremes(device: str) -> list[str]:
+    """Items without frames or labels, and logits so far apart that sums of paths underflow."""
+    torch.manual_seed(0)
+    shape = (6, 30, 9)
+    lengths, counts = torch.tensor([0, 0, 1, 30, 30, 25]), torch.tensor([0, 1, 1, 0, 14, 12])
+    labels = torch.randint(1, shape[2], (6, 14))
+    wrong: list[str] = []
+    for scale in (0.0, 30.0, 1000.0):
+        logits = torch.randn(shape, dtype=torch.float64) * scale
+        exact = ctc_step(logits, lengths, labels, counts)
+        for dtype, most in ((torch.float64, 1e-9), (torch.float32, 1e-3)):
+            own = logits.to(device, dtype)
+            found = ctc_step(own, *(values.to(device) for values in (lengths, labels, counts)))
+            what = f"logits times {scale:g}, {dtype}"
+            wrong += beyond(f"{what}, loss", found[0], exact[0], 1e-5)
+            if dtype == torch.float64 or scale < 100.0:  # rounded logits are other logits
+                wrong += beyond(f"{what}, gradient", found[1], exact[1], most)
     return wrong
 
 
@@ -249,10 +221,7 @@ def velocity_numbers(device: str) -> list[str]:
                 wrong += beyond(f"{what}, gradient", found[1], exact[1], tolerance(dtype))
     values = velocity_batch(VELOCITIES[2], torch.float32, device)
     wrong += unequal(lambda: velocity_step(*values))
-    compiled = torch.compile(masked_velocity_error, fullgraph=True)
-    if not torch.equal(compiled(*values, min_sigma=1e-3), velocity_step(*values)[0]):
-        wrong.append("compiled, the error is another")
-    return wrong
+    return wrong + unlike_compiled(masked_velocity_error, *values)
 
 
 def velocity_works() -> dict[str, Work]:
@@ -276,89 +245,9 @@ def velocity_works() -> dict[str, Work]:
     return works
 
 
-# -- in torch operators -------------------------------------------------------------------------
-
-
-def linear_batch(rows: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
-    """Hidden states, heads, labels of which half are masked."""
-    torch.manual_seed(0)
-    hidden, weight = torch.randn(rows, 512), torch.randn(8, 1024, 512) / 512**0.5
-    labels = torch.randint(0, 1024, (rows, 8))
-    labels[torch.rand(rows, 8) < 0.5] = IGNORED
-    return hidden.to(device), weight.to(device), labels.to(device)
-
-
-def linear_step(hidden: Tensor, weight: Tensor, labels: Tensor) -> Found:
-    hidden, weight = hidden.detach().requires_grad_(), weight.detach().requires_grad_()
-    found = linear_cross_entropy(hidden, weight, labels)
-    gradients = torch.autograd.grad(found.total, (hidden, weight))
-    return found.total.detach(), torch.cat([gradients[0].flatten(), gradients[1].flatten()])
-
-
-def linear_numbers(device: str) -> list[str]:
-    hidden, weight, labels = linear_batch(256, device)
-    found = linear_step(hidden, weight, labels)
-    exact = linear_step(hidden.double().cpu(), weight.double().cpu(), labels.cpu())
-    wrong = beyond("loss", found[0], exact[0], 1e-5)
-    wrong += beyond("gradients", found[1], exact[1], 1e-4)
-    return wrong + unequal(lambda: linear_step(hidden, weight, labels))
-
-
-def linear_works() -> dict[str, Work]:
-    hidden, weight, labels = linear_batch(4096, "cuda")
-
-    def materialised() -> Tensor:
-        own, heads = hidden.detach().requires_grad_(), weight.detach().requires_grad_()
-        logits = functional.linear(own, heads.flatten(0, 1)).view(-1, heads.shape[1])
-        loss = functional.cross_entropy(logits, labels.flatten(), ignore_index=IGNORED)
-        return torch.autograd.grad(loss, (own, heads))[0]
-
-    return {"ours": lambda: linear_step(hidden, weight, labels), "all logits": materialised}
-
-
-def aam_batch(classes: int, device: str) -> tuple[Tensor, Tensor, Tensor]:
-    torch.manual_seed(0)
-    weight, labels = torch.randn(classes, 192), torch.randint(0, classes, (64,))
-    embeddings = torch.randn(64, 192) + 0.5 * weight[labels]
-    return embeddings.to(device), weight.to(device), labels.to(device)
-
-
-def aam_step(embeddings: Tensor, weight: Tensor, labels: Tensor) -> Found:
-    leaves = embeddings.detach().requires_grad_(), weight.detach().requires_grad_()
-    losses = aam_softmax(*leaves, labels, scale=30.0, margin=0.2)
-    gradients = torch.autograd.grad(losses.sum(), leaves)
-    return losses.detach(), torch.cat([gradient.flatten() for gradient in gradients])
-
-
-def aam_numbers(device: str) -> list[str]:
-    embeddings, weight, labels = aam_batch(3000, device)
-    found = aam_step(embeddings, weight, labels)
-    exact = aam_step(embeddings.double().cpu(), weight.double().cpu(), labels.cpu())
-    wrong = beyond("loss", found[0], exact[0], 1e-5) + beyond("gradients", found[1], exact[1], 1e-4)
-    return wrong + unequal(lambda: aam_step(embeddings, weight, labels))
-
-
-def aam_works() -> dict[str, Work]:
-    embeddings, weight, labels = aam_batch(100_000, "cuda")
-
-    def target_column() -> Tensor:
-        leaves = embeddings.detach().requires_grad_(), weight.detach().requires_grad_()
-        cosine = functional.linear(*(functional.normalize(leaf) for leaf in leaves))
-        own = cosine.gather(1, labels[:, None])
-        hard = torch.cos(torch.acos(own.clamp(-1 + 1e-7, 1 - 1e-7)) + 0.2)
-        loss = functional.cross_entropy(30.0 * cosine.scatter(1, labels[:, None], hard), labels)
-        return torch.autograd.grad(loss, leaves)[0]
-
-    return {
-        "ours": lambda: aam_step(embeddings, weight, labels),
-        "all logits, margin on the target": target_column,
-    }
-
-
 CHECKS: Mapping[str, Check] = {
     "alignment": Check(alignment_numbers, alignment_works),
     "ctc": Check(ctc_numbers, ctc_works),
     "velocity": Check(velocity_numbers, velocity_works),
-    "linear-cross-entropy": Check(linear_numbers, linear_works),
-    "aam-softmax": Check(aam_numbers, aam_works),
+    **TORCH_CHECKS,
 }

@@ -8,9 +8,10 @@ it. ``--cpu`` runs the checks of numbers on the CPU's paths, to try the script i
   strides and lengths, lengths that allow no path flagged; beside the way through the CPU that
   published trainers take.
 * ``ctc``: losses and gradients against float64 on the CPU, to 3,000 frames and 1,000 labels; bad
-  labels flagged; beside ``log_softmax`` and torch's own ``ctc_loss``, and cuDNN's.
-* ``velocity``, ``linear-cross-entropy``, ``aam-softmax``: losses and gradients against float64;
-  beside the lines that recipes write.
+  labels flagged, no frames, logits far apart; beside ``log_softmax`` and torch's own ``ctc_loss``,
+  and cuDNN's.
+* ``velocity``, ``divergences`` (of label smoothing and consistency), ``linear-cross-entropy``,
+  ``aam-softmax``: losses and gradients against float64; beside the lines that recipes write.
 
 Of all: equal bits in 20 runs, and compiled with ``torch.compile``. Tolerances are ten times those
 of the CPU's tests.
@@ -70,6 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "wrong": [],
         "speed": {},
     }
+    start = time.perf_counter()
     for name in options.names or CHECKS:
         check = CHECKS[name]
         began = time.perf_counter()
@@ -83,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result["speed"][name] = found
         for what, row in found.items():
             print(f"  {what:36}{row['ms']:10.3f} ms{row['peak_mb']:10.1f} MB", flush=True)
+    result["seconds"] = round(time.perf_counter() - start, 1)
+    print(f"{result['seconds']:.0f} s in all")
     if options.json:
         print(json.dumps(result))
     return 1 if result["wrong"] else 0

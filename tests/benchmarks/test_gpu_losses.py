@@ -13,6 +13,7 @@ pytest.importorskip("voicehub_vits")
 pytest.importorskip("voicehub_xvector")
 
 import gpu_cases
+import gpu_checks
 import gpu_losses
 
 
@@ -23,7 +24,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
         gpu_cases, "CTC", ((3, 1, 5, 1), (5, 20, 9, 6), (8, 90, 12, 30), (1, 40, 7, 9))
     )
     monkeypatch.setattr(gpu_cases, "VELOCITIES", ((1, 1, 1), (5, 9, 7), (3, 20, 4)))
-    monkeypatch.setattr(gpu_cases, "RUNS", 2)
+    monkeypatch.setattr(gpu_checks, "RUNS", 2)
     monkeypatch.setattr(torch, "compile", lambda function, **options: function)
 
 
