@@ -65,13 +65,32 @@ def test_media_become_files_and_the_last_ones_stand_in_the_report(tmp_path: Path
             "eval/a b/mel": picture,
             "eval/../x": Text("said"),
         }
-        callback.on_media(None, SimpleNamespace(global_step=step), None, media=media)  # type: ignore[arg-type]
+        show(callback, step, media)
     names = [str(path.relative_to(tmp_path / "media")) for path in latest_media(tmp_path)]
     assert names == ["step-00000010/eval/a_b/audio.wav", "step-00000010/eval/a_b/mel.png"]
     assert (tmp_path / "media/step-00000005/eval/_/x.txt").read_text() == "said"
     page = media_html(latest_media(tmp_path))
     assert page.count("data:audio/wav;base64,") == 1
     assert page.count("data:image/png;base64,") == 1
+
+
+def show(callback: MediaFilesCallback, step: int, media: dict[str, Any], limit: int = 20) -> None:
+    args, state = SimpleNamespace(media_total_limit=limit), SimpleNamespace(global_step=step)
+    callback.on_media(args, state, None, media=media)  # type: ignore[arg-type]
+
+
+def test_media_of_the_newest_steps_stay(tmp_path: Path) -> None:
+    callback = MediaFilesCallback(tmp_path)
+    own = tmp_path / "media/step-of-mine"
+    own.mkdir(parents=True)
+    for step in (5, 100_000_000, 10, 15):  # the second is of a run that went on from before it
+        show(callback, step, {"eval/x": Text("said")}, limit=2)
+        show(callback, step, {"eval_ema/x": Text("said")}, limit=2)
+    kept = {path.name for path in (tmp_path / "media").iterdir()}
+    assert kept == {"step-00000015", "step-100000000", own.name}
+    show(callback, 3, {"eval/x": Text("said")}, limit=1)
+    assert (tmp_path / "media/step-00000003/eval/x.txt").is_file()
+    assert TrainingArguments().media_total_limit == 20
 
 
 def test_a_png_holds_the_pixels() -> None:

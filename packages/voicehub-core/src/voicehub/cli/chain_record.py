@@ -35,6 +35,7 @@ _WITHOUT_EFFECT = frozenset(
             "logging_first_step",
             "report_to",
             "reporter_options",
+            "media_total_limit",
             "save_strategy",
             "save_steps",
             "save_total_limit",

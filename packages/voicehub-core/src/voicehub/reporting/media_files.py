@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import re
+import shutil
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -17,11 +19,14 @@ if TYPE_CHECKING:
 
 FOLDER = "media"
 MAX_BYTES = 2 * 2**20  # of one file in a page; a larger one is linked
+_STEP = re.compile(r"step-[0-9]{8,}")
 _MIME = {".wav": "audio/wav", ".png": "image/png"}
 
 
 class MediaFilesCallback(TrainerCallback):
     """Writes ``media/step-<step>/<name>.wav``, ``.png`` or ``.txt`` for whatever is logged.
+
+    Folders of the newest ``media_total_limit`` steps stay.
 
     Args:
         run_directory: of the run.
@@ -40,11 +45,20 @@ class MediaFilesCallback(TrainerCallback):
             path.parent.mkdir(parents=True, exist_ok=True)
             suffix, content = _encoded(medium)
             path.with_name(path.name + suffix).write_bytes(content)
+        for old in _folders(self.run_directory)[: -args.media_total_limit]:
+            if old != folder:  # of a run that went on from an earlier step
+                shutil.rmtree(old)
+
+
+def _folders(run_directory: Path) -> list[Path]:
+    """Those of the steps, in order."""
+    found = [path for path in (run_directory / FOLDER).glob("step-*") if _STEP.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
 
 
 def latest_media(run_directory: Path) -> list[Path]:
     """Files of the last evaluation that showed any, by name."""
-    folders = sorted((run_directory / FOLDER).glob("step-*"))
+    folders = _folders(run_directory)
     if not folders:
         return []
     return sorted(path for path in folders[-1].rglob("*") if path.suffix in _MIME)

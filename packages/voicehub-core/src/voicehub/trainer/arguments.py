@@ -162,6 +162,8 @@ class TrainingArguments:
     report_to: list[str] = Field(default_factory=list)
     # By reporter; what there is to set is the reporter's own to say.
     reporter_options: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    # Audio, pictures and texts of so many evaluations stay as files of the run, the newest.
+    media_total_limit: int = Field(default=20, ge=1)
 
     # Evaluation and the best model.
     eval_strategy: IntervalStrategy = "no"
