@@ -139,6 +139,18 @@ def test_a_name_claimed_by_package_and_user_is_an_error(configs: Path) -> None:
         compose_preset("toy/tiny", [])
 
 
+@pytest.mark.parametrize("name", ["tiny", "tiny.yaml"])
+def test_a_preset_named_as_one_of_the_package_it_extends(configs: Path, name: str) -> None:
+    """In ./configs, and beside it, where it is named by its path."""
+    folder = configs if name == "tiny" else configs.parent
+    own = write(folder / "tiny.yaml", "extends: toy/tiny\ntraining: {seed: 1}\n")
+    with pytest.raises(ConfigurationError, match=r"has the name of .*my-tiny\.yaml") as caught:
+        compose_preset(name, [])
+    assert str(own) in str(caught.value) and "toyfamily/presets/tiny.yaml" in str(caught.value)
+    own.rename(own.with_name("my-tiny.yaml"))
+    assert compose_preset(f"my-{name}", []).values["training"]["seed"] == 1
+
+
 def test_a_group_option_claimed_twice_is_an_error(configs: Path) -> None:
     own = write(configs / "data/numbers.yaml", "train: mine.jsonl\n")
     with pytest.raises(ConfigurationError, match="is both") as caught:

@@ -108,6 +108,12 @@ def _layers(preset: Preset, cwd: Path) -> tuple[list[str], list[Path]]:
             f"{preset.path}: '{EXTENDS}: {base}' names {extended.path}. "
             f"'{EXTENDS}' takes a preset of an installed package."
         )
+    clash = extended.root / f"{preset.config}.yaml"
+    if clash.is_file():  # names are all that Hydra knows of files
+        raise ConfigurationError(
+            f"{preset.path} has the name of {clash}, a preset of the package that it extends: only "
+            f"one of them would be found. Rename yours, e.g. my-{preset.path.name}."
+        )
     return [extended.config, f"{preset.config}@_global_"], [extended.root, *own]
 
 
