@@ -27,7 +27,8 @@ def deployed(sshd: Host, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     git(project, "init", "-q")
     git(project, "add", "a.py")  # the other is seen as well
     wheel = tiny_wheel(sshd.folder)
-    (project / "requirements.txt").write_text(f"{wheel}\n")
+    (project / "requirements.txt").write_text("-r more.txt\n")
+    (project / "more.txt").write_text(f"{wheel}\n")
     words = ["--python", sshd.python, "--cpu", "--data", str(project / "data" / "train.jsonl")]
     return project, told(sshd, project, *words)
 
@@ -83,8 +84,8 @@ def test_what_git_sees_and_what_is_named_goes_there(
     assert there(sshd) >= {"a.py", "src/b ö.py", ".gitignore", "data/train.jsonl"}
     assert "data/left.jsonl" not in there(sshd)
     assert not any(name.startswith(".git/") for name in there(sshd))
-    size = (sshd.home / "a place" / "project" / "requirements.txt").stat().st_size
-    assert (told["files"], told["bytes"]) == (5, 19 + size)
+    size = (sshd.home / "a place" / "project" / "more.txt").stat().st_size
+    assert (told["files"], told["bytes"]) == (6, 31 + size)
 
 
 def test_the_environment_has_the_images_torch_and_our_packages(
@@ -141,6 +142,7 @@ def test_done_again_it_sends_what_changed(
         "a.py",
         ".gitignore",
         "requirements.txt",
+        "more.txt",
         "new.py",
         "made-there.txt",
         "data/train.jsonl",

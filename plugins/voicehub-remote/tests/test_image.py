@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from loopback_sshd import Host
 from voicehub_remote import image
-from voicehub_remote.environment import EnvironmentRequest, prepare_environment
+from voicehub_remote.environment import prepare_environment
+from voicehub_remote.environment_request import EnvironmentRequest
 from voicehub_remote.errors import RemoteError
 from voicehub_remote.image import find_image
 from voicehub_remote.places import Places

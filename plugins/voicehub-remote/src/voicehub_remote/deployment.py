@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from voicehub_remote.environment import (
-    EnvironmentRequest,
-    Prepared,
-    prepare_environment,
-    require_environment,
-)
+from voicehub_remote.environment import Prepared, prepare_environment, require_environment
+from voicehub_remote.environment_request import EnvironmentRequest
 from voicehub_remote.places import Places
 from voicehub_remote.project import Upload
 from voicehub_remote.rsync import Sent, size_text

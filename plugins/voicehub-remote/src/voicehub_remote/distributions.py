@@ -79,6 +79,12 @@ def stage(packages: list[Installed], folder: Path) -> None:
                     shutil.copyfile(package.metadata / name, to / name)
 
 
+def stage_all(folder: str) -> None:
+    """Make a folder and ``stage`` what is installed in it: the command that a dry run shows."""
+    Path(folder).mkdir(parents=True)
+    stage(installed(), Path(folder))
+
+
 def _is_ours(name: str, one: metadata.Distribution) -> bool:
     if name.startswith("voicehub-"):
         return True

@@ -2,42 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from voicehub.cli.output import UsageError
 from voicehub_remote.distributions import Installed, installed, stage
-from voicehub_remote.errors import CommandError, MissingToolError, RemoteError
+from voicehub_remote.environment_request import EnvironmentRequest
+from voicehub_remote.errors import RemoteError
 from voicehub_remote.image import Interpreter, ask, find_image
+from voicehub_remote.installation import digest_of, install, requirements_of
 from voicehub_remote.places import Places, quoted
 from voicehub_remote.rsync import Sent, Transfer
-from voicehub_remote.shell_words import one_line
+from voicehub_remote.shell_words import line_by_line, one_line, writes
 from voicehub_remote.ssh import Remote
 
 _STAMP = "voicehub-environment.json"
-_NO_PIP = 96
 _NEVER_SENT = ("__pycache__", "*.pyc", ".*.swp")
-
-
-@dataclass(frozen=True)
-class EnvironmentRequest:
-    """What the environment shall be.
-
-    Attributes:
-        python: interpreter of the host that has torch; None looks for one.
-        requirements: file of the project with further requirements; None: there is none.
-        cpu: a host without working CUDA will do.
-        with_dependencies: False installs what is named, without what that requires.
-    """
-
-    python: str | None = None
-    requirements: Path | None = None
-    cpu: bool = False
-    with_dependencies: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,15 +48,17 @@ def prepare_environment(remote: Remote, places: Places, request: EnvironmentRequ
     image = _image(remote, places, request, stamp)
     if stamp is None or stamp.image != image:
         _make(remote, places, image)
-        stamp = None
+        # Before pip runs, which may fail and be run again: what it got is kept then.
+        stamp = _Stamp(request.python, image, "")
+        stamp.write(remote, places)
     sent = _send_sources(remote, places, packages)
-    lines = _requirements(packages, request)
-    digest = _digest(lines, image.constraints, request)
-    runs_pip = (stamp is None or stamp.digest != digest) and bool(lines or request.requirements)
+    lines = requirements_of(packages, request)
+    digest = digest_of(lines, image.constraints, request)
+    runs_pip = stamp.digest != digest and bool(lines or request.requirements)
     if runs_pip:
-        _install(remote, places, lines, image, request)
+        install(remote, places, lines, image, request)
     _check(remote, places, image, packages, request)
-    if stamp is None or stamp.digest != digest:
+    if stamp.digest != digest:
         _Stamp(request.python, image, digest).write(remote, places)
     return Prepared(image, sent, runs_pip)
 
@@ -93,20 +77,6 @@ def require_environment(remote: Remote, places: Places) -> None:
             f"{remote.target}: there is no environment in {places.environment} yet. Leave out "
             "--skip-setup once."
         )
-
-
-def find_requirements(project: Path, asked: Path | None) -> Path | None:
-    """The file that is asked for, or the project's ``requirements.txt`` where there is one.
-
-    Raises:
-        UsageError: what is asked for is not there.
-    """
-    if asked is not None:
-        if not asked.is_file():
-            raise UsageError(f"--requirements {asked}: there is no such file.")
-        return asked
-    usual = project / "requirements.txt"
-    return usual if usual.is_file() else None
 
 
 @dataclass(frozen=True)
@@ -131,7 +101,10 @@ class _Stamp:
         told = {"asked": self.asked, "image": asdict(self.image), "digest": self.digest}
         path = quoted(f"{places.environment}/{_STAMP}")
         remote.run(
-            f"cat > {path}", what="note what the environment is made of", stdin=json.dumps(told)
+            f"cat > {path}",
+            what="note what the environment is made of",
+            stdin=json.dumps(told),
+            stdin_shown="echo '{}'",
         )
 
 
@@ -176,72 +149,19 @@ def _make(remote: Remote, places: Places, image: Interpreter) -> None:
         # Not with the interpreter's path in the first line: that may be long and hold blanks.
         start = f'#!/bin/sh\\nexec "$(dirname "$0")/python" -m {module} "$@"\\n'
         script += f" && printf '{start}' > {path} && chmod 755 {path}"
-    text = "".join(f"{line}\n" for line in lines)
-    remote.run(script, what="make the environment", stdin=text, stdin_shown=_shown(text))
+    text = line_by_line(lines)
+    remote.run(script, what="make the environment", stdin=text, stdin_shown=writes(text))
 
 
 def _send_sources(remote: Remote, places: Places, packages: Sequence[Installed]) -> Sent:
     with tempfile.TemporaryDirectory(prefix="voicehub-sources-") as name:
         folder = Path(name)
         stage(list(packages), folder)
+        command = "from voicehub_remote.distributions import stage_all; stage_all(%r)"
+        remote.local(one_line(["python3", "-c", command % name]))
         transfer = Transfer(checksum=True, delete=True, follow_links=True, exclude=_NEVER_SENT)
         return remote.push(
             folder, f"{places.sources}/", transfer, what="send the sources of VoiceHub"
-        )
-
-
-def _requirements(packages: Sequence[Installed], request: EnvironmentRequest) -> list[str]:
-    """What pip shall install: versions of what came from an index, and what sources need."""
-    released = [f"{one.name}=={one.version}" for one in packages if not one.is_checkout]
-    if not request.with_dependencies:
-        return released
-    return released + sorted({line for one in packages if one.is_checkout for line in one.requires})
-
-
-def _digest(lines: Sequence[str], pins: Sequence[str], request: EnvironmentRequest) -> str:
-    project = request.requirements.read_bytes() if request.requirements is not None else b""
-    text = json.dumps([list(lines), list(pins), request.with_dependencies]).encode()
-    return hashlib.sha256(text + b"\0" + project).hexdigest()
-
-
-def _install(
-    remote: Remote,
-    places: Places,
-    lines: Sequence[str],
-    image: Interpreter,
-    request: EnvironmentRequest,
-) -> None:
-    """pip, with the image's torch as a constraint; its output is shown."""
-    python, files = quoted(places.python), {
-        "constraints.txt": "".join(f"{line}\n" for line in image.constraints),
-        "requirements.txt": "".join(f"{line}\n" for line in lines),
-    }  # fmt: skip
-    if request.requirements is not None:
-        files["project.txt"] = request.requirements.read_text(encoding="utf-8")
-    for name, text in files.items():
-        path = quoted(f"{places.environment}/{name}")
-        remote.run(f"cat > {path}", what=f"write {name}", stdin=text, stdin_shown=_shown(text))
-    named = [f"-r {quoted(f'{places.environment}/{name}')}" for name in files if name[0] != "c"]
-    options = "" if request.with_dependencies else " --no-deps"
-    script = (
-        f"{python} -m pip --version >/dev/null 2>&1 || {python} -m ensurepip >/dev/null 2>&1 || "
-        f"exit {_NO_PIP}; exec {python} -m pip install --no-input --disable-pip-version-check"
-        f"{options} -c {quoted(f'{places.environment}/constraints.txt')} {' '.join(named)}"
-    )
-    what = "install what VoiceHub and the project need"
-    code = remote.show(script, what=what)
-    if code == _NO_PIP:
-        raise MissingToolError(
-            f"{remote.target}: {image.python} has no pip, and none could be made. Install it there "
-            "(`apt-get install -y python3-pip`), or give --skip-setup if all is there.",
-            code=code,
-        )
-    if code:
-        raise CommandError(
-            f"{remote.target}: could not {what}: pip ended with exit code {code}; its reason "
-            "stands above. torch and what belongs to it are held at the image's versions. "
-            "--skip-deps installs without dependencies.",
-            code=code,
         )
 
 
@@ -276,8 +196,3 @@ def _check(
             f"{remote.target}: CUDA does not work in {places.environment}: {found.why}. Give --cpu "
             "to train without."
         )
-
-
-def _shown(text: str) -> str:
-    """Shell that writes a short text, for a dry run."""
-    return one_line(["printf", "%s", text])

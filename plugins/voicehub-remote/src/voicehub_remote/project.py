@@ -164,6 +164,8 @@ def _send_data(remote: Remote, places: Places, item: DataItem, checksum: bool) -
     is_folder = item.source.is_dir()
     folder = place if is_folder else str(PurePosixPath(place).parent)
     remote.run(f"mkdir -p {quoted(folder)}", what=f"make the folder {folder}")
+    if not remote.dry_run:
+        remote.say(f"sending {item.source} to {place}")
     transfer = Transfer(checksum=checksum, follow_links=True, exclude=(PARTIAL_FOLDER,))
     what = f"send {item.source}"
     return remote.push(item.source, f"{place}/" if is_folder else place, transfer, what=what)

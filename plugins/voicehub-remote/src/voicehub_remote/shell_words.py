@@ -12,6 +12,16 @@ def one_line(words: Sequence[str], *, stdin: str | None = None) -> str:
     return f"{stdin} | {line}" if stdin else line
 
 
+def writes(text: str) -> str:
+    """Shell that writes a short text."""
+    return one_line(["printf", "%s", text])
+
+
+def line_by_line(lines: Sequence[str]) -> str:
+    """A text file of these lines."""
+    return "".join(f"{line}\n" for line in lines)
+
+
 def _word(word: str) -> str:
     if not any(ord(character) < 32 for character in word):
         return shlex.quote(word)

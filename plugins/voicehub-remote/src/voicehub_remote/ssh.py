@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import codecs
+import io
 import os
 import shlex
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TextIO
 
 from voicehub.cli.output import say
 from voicehub_remote.connection import SharedConnection
@@ -25,6 +23,7 @@ from voicehub_remote.explain import NO_SPACE, how_to_install, why_no_connection
 from voicehub_remote.failures import Done, failure
 from voicehub_remote.rsync import Sent, Transfer, read_report
 from voicehub_remote.shell_words import one_line
+from voicehub_remote.streaming import PassOn, printer, stream
 from voicehub_remote.target import Target
 
 # What the login shell's own files print stands before it, and is nobody's answer.
@@ -124,9 +123,7 @@ class Remote:
             raise self._failure(done, what)
         return done
 
-    def show(
-        self, script: str, *, what: str, on_output: Callable[[bytes], None] | None = None
-    ) -> int:
+    def show(self, script: str, *, what: str, on_output: PassOn | None = None) -> int:
         """Run a script and pass its output on as it comes; returns its exit code.
 
         Args:
@@ -141,33 +138,22 @@ class Remote:
             self._show_command(script, False, None)
             return 0
         self._connection.open()
-        process = subprocess.Popen(
+        code, said = stream(
             self._words(script),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            on_output=on_output or self.printer(),
+            on_error=printer(sys.stderr),
+            # The connection holds our end of the script's output until the script ends.
+            on_break=self._connection.close,
         )
-        assert process.stdout is not None and process.stderr is not None
-        errors = _Reader(process.stderr, _printer(sys.stderr))
-        stream = sys.stderr if self.json_mode else sys.stdout
-        output = on_output or _printer(stream)
-        try:
-            for piece in iter(lambda: _read(process.stdout), b""):
-                output(piece)
-            process.wait()
-        finally:
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
-                # It holds our end of the script's output until the script ends.
-                self._connection.close()
-            errors.join()
-            process.stdout.close()
-        done = Done(process.returncode, "", _text(errors.last))
+        done = Done(code, "", _text(said))
         self._raise_if_lost(done)
         if done.code and NO_SPACE in done.err:
             raise self._failure(done, what)
         return done.code
+
+    def printer(self) -> PassOn:
+        """Prints what a script writes to its standard output."""
+        return printer(sys.stderr if self.json_mode else sys.stdout)
 
     def terminal(self, script: str, *, what: str) -> int:
         """Run a script with this terminal as its own; returns its exit code."""
@@ -202,24 +188,32 @@ class Remote:
         transfer = transfer or Transfer()
         if self.dry_run:
             words = transfer.words(self.target.ssh(), source, destination)
-            self._print(one_line(words, stdin=_listed(transfer)))
+            self.local(one_line(words, stdin=_listed(transfer)))
             return Sent()
         self._connection.open()
         words = transfer.words(self._connection.words(), source, destination)
-        listing = transfer.listing()
+        listing, report = transfer.listing(), io.BytesIO()
+        # Its report is read; for a person at a terminal, it counts as well.
+        progress = printer(sys.stderr) if sys.stderr.isatty() else _ignore
+        if sys.stderr.isatty():
+            words.insert(1, "--info=progress2")
+
+        def hear(piece: bytes) -> None:
+            report.write(piece)
+            progress(piece if b"\r" in piece else b"")
+
         try:
-            ended = subprocess.run(
+            code, said = stream(
                 words,
-                input=None if listing is None else os.fsencode(listing),
-                stdin=subprocess.DEVNULL if listing is None else None,
-                capture_output=True,
-                check=False,
-                env={**os.environ, "LC_ALL": "C"},  # its report is read
+                stdin=None if listing is None else os.fsencode(listing),
+                environment={**os.environ, "LC_ALL": "C"},
+                on_output=hear,
+                on_error=_ignore,
             )
         except FileNotFoundError:
             message = f"There is no rsync on this machine. {how_to_install('rsync')}"
             raise MissingToolError(message, code=127) from None
-        done = Done(ended.returncode, _text(ended.stdout), _text(ended.stderr))
+        done = Done(code, _text(report.getvalue()), _text(said))
         self._raise_if_lost(done)
         if done.code:
             raise self._failure(done, what)
@@ -230,15 +224,17 @@ class Remote:
 
     def _show_command(self, script: str, reads: bool, stdin_shown: str | None, *own: str) -> None:
         shown = stdin_shown or ("cat -" if reads else None)
-        self._print(one_line(_command(self.target.ssh(*own), self.target, script), stdin=shown))
+        self.local(one_line(_command(self.target.ssh(*own), self.target, script), stdin=shown))
 
     def say(self, text: str) -> None:
         """Print a line for a person."""
         say(text, json_mode=self.json_mode)
 
-    def _print(self, line: str) -> None:
-        self.commands.append(line)
-        self.say(line)
+    def local(self, line: str) -> None:
+        """In a dry run, show a command that this machine runs."""
+        if self.dry_run:
+            self.commands.append(line)
+            self.say(line)
 
     def _raise_if_lost(self, done: Done) -> None:
         """Raise where it was the connection that failed; the next command then makes another."""
@@ -269,41 +265,13 @@ class Remote:
         return _text(ended.stdout)
 
 
-class _Reader(threading.Thread):
-    """Passes a stream on, and keeps its end."""
-
-    def __init__(self, stream: IO[bytes], pass_on: Callable[[bytes], None]) -> None:
-        super().__init__(daemon=True)
-        self.last = b""
-        self._stream = stream
-        self._pass_on = pass_on
-        self.start()
-
-    def run(self) -> None:
-        for piece in iter(lambda: _read(self._stream), b""):
-            self.last = (self.last + piece)[-8192:]
-            self._pass_on(piece)
-        self._stream.close()
-
-
 def _command(ssh: Sequence[str], target: Target, script: str) -> list[str]:
     """Through sh, whatever shell the user has there."""
     return [*ssh, "--", target.destination, f"exec sh -c {shlex.quote(script)}"]
 
 
-def _read(stream: IO[bytes] | None) -> bytes:
-    return os.read(stream.fileno(), 65536) if stream is not None else b""
-
-
-def _printer(stream: TextIO) -> Callable[[bytes], None]:
-    """Prints pieces of text, of which one may end within a character."""
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-
-    def write(piece: bytes) -> None:
-        stream.write(decoder.decode(piece))
-        stream.flush()
-
-    return write
+def _ignore(_: bytes) -> None:
+    pass
 
 
 def _text(data: bytes) -> str:

@@ -81,7 +81,11 @@ def deploy(
 
     Done again, it sends what changed.
     """
-    from voicehub_remote.environment import EnvironmentRequest, find_requirements
+    from voicehub_remote.environment_request import (
+        EnvironmentRequest,
+        find_requirements,
+        place_of,
+    )
     from voicehub_remote.places import Places
     from voicehub_remote.project import DataItem, Upload
 
@@ -92,7 +96,7 @@ def deploy(
     request = None
     if not skip_setup:
         found = find_requirements(project, requirements)
-        request = EnvironmentRequest(python, found, cpu, not skip_deps)
+        request = EnvironmentRequest(python, found, place_of(project, found), cpu, not skip_deps)
     places = Places.of(project, root)
     with open_remote(
         host, identity, ssh_option, accept_new_host_key, connect_timeout,
