@@ -10,6 +10,7 @@ import pytest
 
 from voicehub.plugins import discovery
 from voicehub.plugins.discovery import PluginState, entry_points, names
+from voicehub.plugins.groups import GROUPS, PLUGIN_API
 
 SPECS = "voicehub.training_specs"
 BOOM = "raise RuntimeError('imported, which it must not be')"
@@ -31,6 +32,13 @@ def test_entry_holds_what_the_metadata_says(plant):
     assert found.import_name == "Planted.One"
     assert found.state is PluginState.AVAILABLE
     assert found.reason == ""
+
+
+def test_every_group_of_the_host_is_listed(plant):
+    plant("planted-all", {group: {"one": "planted_all:X"} for group in GROUPS})
+    found = {item.group for item in entry_points() if item.distribution == "planted-all"}
+    assert found == {*GROUPS, PLUGIN_API}
+    assert "voicehub.remote_providers" in found
 
 
 def test_listing_imports_no_plugin(plant):
