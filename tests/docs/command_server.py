@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -96,22 +97,42 @@ RUN: Callable[[Sequence[str]], subprocess.CompletedProcess[str]] = (
 )
 
 
+class Exit:
+    """Ends a process when all else that is done at exit is done.
+
+    The interpreter would go on to take apart all that was imported: 0.4 s of CPU time.
+    """
+
+    status: int = 0
+
+    def __call__(self) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(self.status)
+
+
 def serve(requests: TextIO, answers: TextIO) -> None:
     """Fork for every request; a child leaves by ``SystemExit``."""
+    exit_ = Exit()
+    atexit.register(exit_)  # the first that is registered is the last that is called
+    gc.disable()
     for name in PRELOADED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    gc.freeze()  # no child looks through, and so copies, what was imported
+    gc.enable()
     for line in requests:
         child = os.fork()
         if child == 0:
-            begin(json.loads(line))
+            begin(json.loads(line), exit_)
         _, status = os.waitpid(child, 0)
         answers.write(f"{os.waitstatus_to_exitcode(status)}\n")
         answers.flush()
 
 
-def begin(request: dict[str, Any]) -> None:
+def begin(request: dict[str, Any], exit_: Exit) -> None:
     """In the child: become the console script, and end with it."""
+    exit_.status = 1  # of an exception that nobody expects
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, path in enumerate(request["outputs"], 1):
@@ -129,7 +150,11 @@ def begin(request: dict[str, Any]) -> None:
     from voicehub.cli.app import main
 
     torch.set_num_threads(1)
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except SystemExit as end:
+        exit_.status = end.code if isinstance(end.code, int) else int(end.code is not None)
+        raise
 
 
 if __name__ == "__main__":
