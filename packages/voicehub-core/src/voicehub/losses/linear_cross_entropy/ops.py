@@ -187,13 +187,17 @@ def _head(
         states = padded(hidden.index_select(0, part).to(wide), 0, 1)
         mine, own = labels.index_select(0, part), factors.index_select(0, part)
         outside = (mine < 0) | (mine >= vocabulary)
-        slope, losses = _slope(states, matrix, mine.masked_fill(outside, 0), vocabulary)
+        product = states @ matrix.T
+        if product.dtype in (torch.float16, torch.bfloat16):
+            product = product.float()
+        losses = _to_slope(
+            product, vocabulary, mine.masked_fill(outside, 0), own.masked_fill(outside, 0.0) * share
+        )
         total += (losses.masked_fill_(outside, torch.nan) * own).sum(dtype=torch.float64)
         count += own.sum(dtype=torch.float64)
         if to_hidden is None and grown is None:
             continue
-        own = own.masked_fill(outside, 0.0) * share
-        narrow = slope.mul_(padded(own, 0).unsqueeze(1)).to(wide)
+        narrow = product.to(wide)
         if to_hidden is not None:
             to_hidden.index_add_(0, part, (narrow @ matrix)[: len(part), :size].to(dtype))
         if grown is not None:
@@ -203,26 +207,18 @@ def _head(
     return total, count
 
 
-def _slope(
-    states: Tensor, matrix: Tensor, labels: Tensor, vocabulary: int
-) -> tuple[Tensor, Tensor]:
-    """Gradient of the losses by the logits, and the losses (rows,).
-
-    States, matrix and gradient are padded, labels and losses are not; the gradient is 0 there.
-    """
-    product = states @ matrix.T
-    if product.dtype in (torch.float16, torch.bfloat16):
-        product = product.float()
-    logits = product[: len(labels), :vocabulary]
-    own = labels.unsqueeze(1)
+def _to_slope(product: Tensor, vocabulary: int, labels: Tensor, factors: Tensor) -> Tensor:
+    """The losses (rows,); the padded logits become the gradient of their sum times ``factors``."""
+    logits, own = product[: len(labels), :vocabulary], labels.unsqueeze(1)
     right = logits.gather(1, own)
-    log_sums = logits.logsumexp(1, keepdim=True)
-    losses = (log_sums - right).squeeze(1)
-    logits.sub_(log_sums).exp_()
-    logits.scatter_(1, own, logits.gather(1, own) - 1.0)
+    peaks = logits.amax(1, keepdim=True)
+    sums = logits.sub_(peaks).exp_().sum(1, keepdim=True)
+    factors = factors.unsqueeze(1)
+    logits.mul_(factors / sums)
+    logits.scatter_(1, own, logits.gather(1, own) - factors)
     product[len(labels) :] = 0.0
     product[:, vocabulary:] = 0.0
-    return product, losses
+    return (sums.log() + (peaks - right)).squeeze(1)
 
 
 def _check_labels(labels: Tensor, vocabulary: int) -> None:
