@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _WIDTH, _ROW, _BAR = 640, 26, 16
 _TOP, _NAMES, _FIGURES = 34, 210, 120
+_CHARACTER = 7
 _SPREAD = 100.0
 """Values that lie further apart than this are drawn on a logarithmic scale."""
 
@@ -25,7 +26,8 @@ text { font: 13px system-ui, sans-serif; fill: #1b2230; }
 
 
 def bar_chart(measure: Measure) -> str:
-    """Draw the values of a measure; the dashed line is its baseline."""
+    """Draw the values of a measure; the dashed line, which no figure is written on, is its
+    baseline."""
     from harness.results import OURS
 
     values = [row.value for row in measure.rows]
@@ -40,25 +42,28 @@ def bar_chart(measure: Measure) -> str:
     ]
     base = next(row.value for row in measure.rows if row.system == measure.baseline)
     line = _NAMES + scale.length(base)
-    parts.append(
-        f'<line class="line" x1="{line:.1f}" y1="{_TOP - 6}" x2="{line:.1f}" y2="{height - 6}"/>'
-    )
     for number, row in enumerate(measure.rows):
         top = _TOP + number * _ROW
         middle, length = top + _BAR - 4, scale.length(row.value)
         kind = "ours" if row.system.startswith(OURS) else "bar"
+        figure, start = f"{_number(row.value)} ({row.ratio:.3g}x)", _NAMES + length + 6
+        if not start - 3 < line < start + _CHARACTER * len(figure):
+            parts.append(_line(line, top - 5, top + _ROW - 5))
         parts += [
             f'<text x="{_NAMES - 8}" y="{middle}" text-anchor="end">{escape(row.system)}</text>',
             f'<rect class="{kind}" x="{_NAMES}" y="{top}" width="{length:.1f}" height="{_BAR}" '
             'rx="2"/>',
-            f'<text class="soft" x="{_NAMES + length + 6:.1f}" y="{middle}">'
-            f"{_number(row.value)} ({row.ratio:.3g}x)</text>",
+            f'<text class="soft" x="{start:.1f}" y="{middle}">{figure}</text>',
         ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         f'width="{_WIDTH}" height="{height}" role="img" aria-label="{escape(head, quote=True)}">'
         f"<style>{_STYLE}</style>{''.join(parts)}</svg>\n"
     )
+
+
+def _line(x: float, top: float, bottom: float) -> str:
+    return f'<line class="line" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom}"/>'
 
 
 class _Scale:
