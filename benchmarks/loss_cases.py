@@ -68,9 +68,8 @@ def alignment(batch: int = 16, text: int = 160, frames: int = 640) -> Case:
             (dense_path(ours, text) != rival(scores, mask)).any(1).sum()
         ),
     }
-    return Case(
-        f"alignment, {batch} x {text} positions x {frames} frames", "Cython package", works, facts
-    )
+    title = f"alignment, {batch} x {text} positions x {frames} frames"
+    return Case(title, "Cython package", works, facts, weighed=True)
 
 
 def unlike_at_large_scores(scores: Tensor, sizes: tuple[Tensor, Tensor]) -> float:
@@ -128,6 +127,41 @@ def long_error() -> float:
         ctc_negative_log_likelihood(values, *sizes, blank=0, kernel=kernel).sum().backward()
         gradients.append(values.grad.double())
     return float((gradients[0] - gradients[1]).abs().max())
+
+
+def regularisers(batch: int, frames: int, tokens: int) -> Case:
+    """Divergences of label smoothing and of two views, beside the lines that recipes write."""
+    from torch.nn import functional
+
+    from voicehub_asr_ctc.losses.divergence import consistency, uniform_divergence
+
+    torch.manual_seed(0)
+    views = [torch.randn(batch, frames, tokens, requires_grad=True) for _ in range(2)]
+    lengths = torch.linspace(frames * 0.5, frames, batch).long()
+    mask = (torch.arange(frames) < lengths[:, None])[..., None]
+
+    def lines() -> tuple[Tensor, ...]:
+        p, q = (view.log_softmax(-1) for view in views)
+        smooth = -(p.mean(-1, keepdim=True) * mask).sum()
+        to_p = functional.kl_div(p, q.detach(), reduction="none", log_target=True)
+        to_q = functional.kl_div(q, p.detach(), reduction="none", log_target=True)
+        return torch.autograd.grad(smooth + 0.5 * ((to_p + to_q) * mask).sum(), views)
+
+    def ours() -> tuple[Tensor, ...]:
+        apart = consistency(*views, lengths)
+        return torch.autograd.grad((uniform_divergence(views[0], lengths) + apart).sum(), views)
+
+    pairs = zip(ours(), lines(), strict=True)
+    error = max(float((own - other).abs().max()) for own, other in pairs)
+    if error > 1e-5:
+        raise RuntimeError(f"gradients differ from those of the lines by {error:.1e}")
+    works: dict[str, Work] = {
+        "log_softmax + kl_div": lambda: float(lines()[0][0, 0, 0]),
+        "ours": lambda: float(ours()[0][0, 0, 0]),
+    }
+    title = f"ctc regularisers, {batch} x {frames} frames x {tokens} tokens"
+    facts = {"greatest difference of a gradient": error}
+    return Case(title, "log_softmax + kl_div", works, facts, weighed=True)
 
 
 def linear_cross_entropy(rows: int, size: int, heads: int, vocabulary: int, masked: float) -> Case:

@@ -1,11 +1,12 @@
 """Losses with kernels of their own, each beside the best public implementation on the CPU.
 
-All of a case runs in one process, interleaved, each in turn the first, medians compared; of those
-with a gradient the peak of allocated memory above what the inputs take is measured in rounds of
-their own.
+All of a case runs in one process, interleaved, each in turn the first, medians compared; the peak
+of allocated memory above what the inputs take is measured in rounds of its own.
 
 * ``ctc``: log-softmax and CTC from logits to their gradient, beside ``log_softmax`` and torch's
   ``ctc_loss``, for characters and for a large vocabulary.
+* ``ctc-regularisers``: the divergences of label smoothing and of two views, to the gradients of
+  both, beside ``log_softmax`` and ``kl_div``.
 * ``linear-cross-entropy``: hidden states to the cross-entropy of eight heads and the gradients of
   both, beside all logits and ``cross_entropy``; all labels valid, and half of them masked.
 * ``alignment``: monotonic alignment search over a batch of scores, against the published Cython
@@ -40,6 +41,7 @@ from loss_cases import (
     alignment,
     ctc,
     linear_cross_entropy,
+    regularisers,
     velocity,
 )
 
@@ -88,6 +90,7 @@ CASES: Mapping[str, Callable[[], list[Case]]] = {
         linear_cross_entropy(4096, 512, 8, 1024, masked) for masked in (0.0, 0.5)
     ],
     "ctc": lambda: [ctc(16, 400, 32, 80), ctc(8, 1000, 5000, 120)],
+    "ctc-regularisers": lambda: [regularisers(8, 400, 1000)],
     "alignment": lambda: [alignment()],
     "aam-softmax": lambda: [aam_softmax()],
     "velocity": lambda: [

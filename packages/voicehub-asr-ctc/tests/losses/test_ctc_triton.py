@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -94,6 +95,21 @@ def test_it_equals_its_definition(dtype: torch.dtype, tokens: int, scale: float)
     assert gradient.dtype == dtype
     torch.testing.assert_close(
         gradient.double(), wanted_gradient, rtol=0, atol=len(SIZES) * TOLERANCES[dtype]
+    )
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_it_equals_its_definition_for_random_shapes(seed: int) -> None:
+    draw = random.Random(seed)
+    sizes = [(draw.randint(0, 5), draw.randint(0, 3)) for _ in range(3)]
+    dtype, scale = draw.choice(list(TOLERANCES)), draw.choice([0.0, 1.0, 50.0])
+    logits, *targets = case(sizes, draw.randint(3, 80), scale, seed)
+    batch = (logits.to(dtype), *targets)
+    losses, gradient = run(batch)
+    wanted, wanted_gradient = expected(batch)
+    torch.testing.assert_close(losses, wanted, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(
+        gradient.double(), wanted_gradient, rtol=0, atol=len(sizes) * TOLERANCES[dtype]
     )
 
 

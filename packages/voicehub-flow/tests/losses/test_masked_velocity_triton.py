@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,18 @@ def test_it_equals_the_path_in_torch_operators(
             atol=TOLERANCES[dtype],
         )
         assert (gradient[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_equals_the_path_in_torch_operators_for_random_shapes(seed: int) -> None:
+    draw = random.Random(seed)
+    shape = (draw.randint(1, 3), draw.randint(1, 20), draw.randint(1, 140))
+    values = batch(shape)
+    errors, gradient = run(values)
+    torch.testing.assert_close(errors, _torch.forward(*values, 0.1), rtol=1e-6, atol=1e-6)
+    upstream = torch.arange(1, len(errors) + 1, dtype=errors.dtype)
+    wanted = _torch.backward(upstream, *values, 0.1)
+    torch.testing.assert_close(gradient, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_any_strides_give_the_same_bits() -> None:

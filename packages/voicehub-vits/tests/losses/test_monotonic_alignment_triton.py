@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,21 @@ def test_its_path_is_that_of_the_cpu(dtype: torch.dtype, text: int, frames: int)
     assert torch.equal(run(scores, *sizes), maximum_path(scores, *sizes))
     turned = scores.transpose(1, 2).contiguous().transpose(1, 2)
     assert torch.equal(run(turned, *sizes), maximum_path(scores, *sizes))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_its_path_is_that_of_the_cpu_for_random_shapes_and_lengths(seed: int) -> None:
+    draw = random.Random(seed)
+    torch.manual_seed(seed)
+    items, text, frames = draw.randint(1, 4), draw.randint(1, 11), draw.randint(1, 25)
+    scores = (torch.randn(items, text, frames) * 10.0 ** draw.randint(-2, 6)).to(
+        draw.choice(DTYPES)
+    )
+    sizes = (
+        torch.tensor([draw.randint(0, text + 1) for _ in range(items)]),
+        torch.tensor([draw.randint(0, frames + 1) for _ in range(items)]),
+    )
+    assert torch.equal(run(scores, *sizes), maximum_path(scores, *sizes, check=False))
 
 
 @pytest.fixture(autouse=True)
