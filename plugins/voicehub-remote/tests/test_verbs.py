@@ -59,11 +59,22 @@ def test_ctrl_c_leaves_the_run_and_stop_ends_it(verbs: Verbs) -> None:
         told = client.stderr.read().decode()
     assert client.returncode == 1
     assert "the run goes on" in told and f"--name {RUN}" in told
+    until(lambda: not watchers(verbs))
     assert "running" in verbs.told("status")["runs"][0]["state"]
     assert verbs("stop") == 0
     assert "saved\n" in verbs.text and "failed with exit code 1" in verbs.text
     assert verbs("stop") == 0
     assert "saved\n" not in verbs.text
+
+
+def watchers(verbs: Verbs) -> list[str]:
+    """Commands on the host that follow a log."""
+    found = []
+    for process in verbs.host.processes():
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{process}/cmdline").read_text()
+            found += [words] if verbs.root in words and "position=" in words else []
+    return found
 
 
 def test_stop_cancels_the_command_for_the_end(verbs: Verbs) -> None:

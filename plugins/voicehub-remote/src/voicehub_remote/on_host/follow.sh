@@ -5,6 +5,9 @@ if [ ! -f "$log" ]; then
     echo "there is no $log" >&2
     exit 1
 fi
+# Where the connection is gone, so is what has started us, if we may ask after that.
+asker=
+kill -0 "$PPID" 2>/dev/null && asker=$PPID
 turn=0
 mark() { printf '\036voicehub-remote\036'; }
 mark
@@ -15,6 +18,7 @@ while :; do
     elif [ "$((turn % 10))" = 0 ]; then
         case $(state) in running | orphan) ;; *) over=yes ;; esac
     fi
+    [ -z "$asker" ] || kill -0 "$asker" 2>/dev/null || exit 0
     turn=$((turn + 1))
     size=$(($(wc -c <"$log")))
     if [ "$size" -gt "$position" ]; then

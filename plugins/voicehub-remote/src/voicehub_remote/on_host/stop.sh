@@ -31,11 +31,16 @@ running | orphan)
         echo 'the run has written down no process' >&2
         exit 1
     }
+    # One that has ended meanwhile is no failure: the state tells.
     signal=TERM
     [ -z "$now" ] || signal=KILL
     case $signal$(command_of "$trainer") in
-    TERM*'-m voicehub'*) kill -INT "$trainer" ;;
-    *) kill -s "$signal" $(descendants "$trainer") ;; # also where lines of --setup still run
+    TERM*'-m voicehub'*) kill -INT "$trainer" 2>/dev/null || : ;;
+    *) # also where lines of --setup still run
+        kill -STOP "$trainer" 2>/dev/null # it starts no more while we look
+        kill -s "$signal" $(descendants "$trainer") 2>/dev/null
+        kill -CONT "$trainer" 2>/dev/null || :
+        ;;
     esac
     ;;
 esac
