@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -129,7 +130,10 @@ def test_done_again_it_sends_what_changed(
 ) -> None:
     project, _ = deployed
     (sshd.home / "a place" / "project" / "made-there.txt").write_text("by the run")
-    (project / "a.py").write_text("3\n")  # as long as before
+    times = (project / "a.py").stat().st_atime_ns, (project / "a.py").stat().st_mtime_ns
+    (project / "a.py").write_text("3\n")  # as long as before, and as old
+    os.utime(project / "a.py", ns=times)
+    (project / ".gitignore").touch()  # as git does
     (project / "new.py").write_text("new")
     (project / "src" / "b ö.py").unlink()
     words = ["--python", sshd.python, "--cpu"]
@@ -202,8 +206,6 @@ def test_data_that_lies_elsewhere(sshd: Host, tmp_path: Path) -> None:
         (tmp_path / "clip.wav").write_bytes(b"WAVE")
         clip = sshd.home / "far" / "clip.wav"
         times = clip.stat().st_atime_ns, clip.stat().st_mtime_ns
-        import os
-
         os.utime(tmp_path / "clip.wav", ns=times)  # size and time say that nothing changed
         assert Upload(project, items).send(remote, Places("elsewhere")).files == 0
         assert Upload(project, items, checksum=True).send(remote, Places("elsewhere")).files == 3

@@ -32,7 +32,9 @@ def fake(sshd: Host) -> Iterator[Callable[..., str]]:
     def make(name: str, **told: Any) -> str:
         path = sshd.folder / name
         known = {"python": str(path), "version": "3.11.2", **told}
-        path.write_text(f"#!/bin/sh\necho noise\necho 'voicehub-probe {json.dumps(known)}'\n")
+        asked = f"echo {name} >> {sshd.home}/asked"
+        answer = f"echo noise; echo 'voicehub-probe {json.dumps(known)}'"
+        path.write_text(f"#!/bin/sh\n{asked}\n{answer}\n")
         path.chmod(0o755)
         made.append(path)
         return str(path)
@@ -40,6 +42,7 @@ def fake(sshd: Host) -> Iterator[Callable[..., str]]:
     yield make
     for path in made:
         path.unlink()
+    (sshd.home / "asked").unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ def candidates(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def test_working_cuda_is_better_than_an_earlier_place(
-    remote: Remote, fake: Callable[..., str], candidates: Callable[..., None]
+    sshd: Host, remote: Remote, fake: Callable[..., str], candidates: Callable[..., None]
 ) -> None:
     cpu = fake("cpu-python", torch="2.5", why="built without CUDA")
     gpu = fake("gpu python", torch="2.4", cuda=True, device="H100", pins={"torch": "2.4"})
@@ -57,6 +60,7 @@ def test_working_cuda_is_better_than_an_earlier_place(
     found = find_image(remote, None)
     assert (found.python, found.device) == (gpu, "H100")
     assert found.constraints == ["torch==2.4"]
+    assert (sshd.home / "asked").read_text().splitlines() == ["cpu-python", "gpu python"]
     candidates(cpu)
     assert find_image(remote, None).python == cpu
     assert find_image(remote, other).python == other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import subprocess
+from pathlib import Path
 
 import pytest
 from voicehub_remote.shell_words import one_line
@@ -20,20 +21,22 @@ def test_both_outputs_and_the_exit_code() -> None:
     assert (code, b"".join(out), b"".join(err), last) == (3, b"in", b"aside\n", b"aside\n")
 
 
-def test_an_interruption_ends_the_program() -> None:
+def test_an_interruption_ends_the_program(tmp_path: Path) -> None:
     broken: list[bool] = []
+    told = tmp_path / "told"
+    script = f"trap 'touch {told}; exit' TERM; echo first; for i in 1 2 3 4 5 6; do sleep 0.5; done"
 
     def interrupt(_: bytes) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         stream(
-            ["sh", "-c", "echo first; exec sleep 60"],
+            ["sh", "-c", script],
             on_output=interrupt,
             on_error=lambda _: None,
             on_break=lambda: broken.append(True),
         )
-    assert broken == [True]
+    assert broken == [True] and told.exists()
 
 
 def test_a_piece_may_end_within_a_character() -> None:
