@@ -168,19 +168,6 @@ def test_after_a_restart_of_the_host_the_run_is_lost_and_starts_again(host: Loca
     assert ended(session).code == 0
 
 
-def test_a_run_whose_tmux_cannot_be_reached_is_still_known(host: LocalHost) -> None:
-    host.trainer("while [ ! -e go ]; do sleep 0.05; done; exit 5")
-    session = host.session("demo")
-    session.start(host.description("demo"), {})
-    for socket in host.home.glob("tmux-*/*"):  # what cleaners of /tmp do
-        socket.unlink()
-    assert session.state().state == "running"
-    with pytest.raises(RunTakenError, match="is running"):
-        session.start(host.description("demo"), {})
-    (host.path / "project/go").touch()
-    assert ended(session).code == 5
-
-
 def test_a_trainer_that_nobody_watches_is_not_started_twice(host: LocalHost) -> None:
     host.trainer("trap '' HUP; echo ready; while [ ! -e go ]; do sleep 0.05; done")
     session = host.session("demo")
@@ -257,3 +244,18 @@ def test_a_name_and_a_directory_belong_to_one_run(host: LocalHost) -> None:
     with pytest.raises(RunTakenError, match="where this one would write"):
         check_free([RunState("twin", "running", preset="x/y", output="runs/demo")], mine)
     check_free([RunState("twin", "ended", preset="x/y", output="runs/demo")], mine)
+
+
+def test_a_run_outlives_its_tmux(host: LocalHost) -> None:
+    host.trainer("while [ ! -e go ]; do sleep 0.05; done; echo it went on; exit 5")
+    session = host.session("demo")
+    session.start(host.description("demo", on_end="echo bye"), {})
+    (socket,) = host.home.glob("tmux-*/*")
+    host.run(f"tmux -S '{socket}' kill-server", what="end tmux")
+    assert session.state().state == "running"
+    with pytest.raises(RunTakenError, match="is running"):
+        session.start(host.description("demo"), {})
+    (host.path / "project/go").touch()
+    state = ended(session)
+    assert (state.code, state.on_end) == (5, "0")
+    assert "it went on\n" in host.log("demo") and "bye\n" in host.log("demo")
