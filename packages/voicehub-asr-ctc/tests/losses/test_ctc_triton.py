@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -178,6 +179,43 @@ def test_any_strides_give_the_same_bits_and_runs_are_equal() -> None:
         turned = logits.float().permute(order).contiguous().permute(back)
         for one, other in zip(run((turned, *targets)), plain, strict=True):
             assert torch.equal(one, other)
+
+
+def test_tokens_further_apart_than_32_bits_reach(tmp_path: Path) -> None:
+    stride = 1 << 30  # of a file without contents: nothing is allocated
+    values = torch.from_file(str(tmp_path / "v"), True, 3 * stride + 2, dtype=torch.float16)
+    logits = values.as_strided((1, 2, 4), (1, 1, stride))
+    targets = torch.tensor([2]), torch.tensor([[0]]), torch.tensor([1])
+    losses, peaks, shares = _triton.forward(logits, *targets, 3, strict())
+    assert losses.item() == pytest.approx(math.log(16 / 3))
+    one = torch.ones(1, dtype=torch.float64)
+    gradient = _triton.backward(one, logits, *targets, peaks, shares, 3, strict())
+    wanted = torch.tensor([[1 / 4 - 2 / 3, 1 / 4, 1 / 4, 1 / 4 - 1 / 3]] * 2)
+    torch.testing.assert_close(gradient[0].float(), wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_frames_lie_where_a_grid_has_room_and_the_device_is_that_of_the_logits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond its first dimension a grid holds 65,535; Triton launches on the current device."""
+    grids, devices = [], []
+
+    class Seen:
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            grids.append(grid)
+            return lambda *arguments, **options: None
+
+    seen = SimpleNamespace(**dict.fromkeys(vars(_triton.KERNELS), Seen()))
+    logits, *targets = case([(5, 2), (3, 1)], 6)
+    losses, peaks, shares = _triton.forward(logits, *targets, BLANK, seen)
+    _triton.backward(losses, logits, *targets, peaks, shares, BLANK, seen)
+    assert grids == [(5, 2), (2, 1), (2, 2), (5, 2), (5, 2)]
+    monkeypatch.setattr(torch.cuda, "device", lambda on: devices.append(on) or nullcontext())
+    monkeypatch.setattr(_triton, "forward", lambda *_: None)
+    monkeypatch.setattr(_triton, "backward", lambda *_: None)
+    ops._ctc_on_cuda(logits, *targets, BLANK, True)
+    ops._ctc_backward_on_cuda(losses, logits, *targets, peaks, shares, BLANK)
+    assert devices == [logits.device] * 2
 
 
 def test_empty_batches_and_no_frames() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ pytest.importorskip("triton", reason="triton is not installed: no CUDA path to t
 
 from strict_interpreter import MissingBarrier, OutOfBounds, Race, StrictKernel, cause, weakened
 
-from voicehub_flow.losses.masked_velocity_mse import _torch, _triton
+from voicehub_flow.losses.masked_velocity_mse import _torch, _triton, ops
 
 KERNELS = {"_forward": _triton._forward, "_backward": _triton._backward}
 #: Triton's interpreter truncates to bfloat16 where a GPU rounds.
@@ -96,6 +98,29 @@ def test_empty_tensors_have_no_error(shape: tuple[int, int, int]) -> None:
     assert errors.tolist() == [0.0] * shape[0] and gradient.shape == shape
 
 
+def test_frames_lie_where_a_grid_has_room_and_the_device_is_that_of_the_prediction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond its first dimension a grid holds 65,535; Triton launches on the current device."""
+    grids, devices = [], []
+
+    class Seen:
+        def __getitem__(self, grid: tuple[int, ...]) -> Any:
+            grids.append(grid)
+            return lambda *arguments, **options: None
+
+    *tensors, mask = batch((2, 300_000, 1))
+    _triton.forward(*tensors, mask, 0.0, Seen())
+    _triton.backward(torch.ones(2), *tensors, mask, 0.0, Seen())
+    assert grids == [(18_750, 2)] * 2
+    monkeypatch.setattr(ops, "_path", lambda *_: _triton)
+    monkeypatch.setattr(torch.cuda, "device", lambda on: devices.append(on) or nullcontext())
+    monkeypatch.setattr(_triton, "forward", lambda *_: torch.zeros(2))
+    prediction = SimpleNamespace(device=torch.device("cuda", 1), is_cuda=True)
+    ops._run("forward", prediction, "", prediction)
+    assert devices == [prediction.device]
+
+
 @pytest.mark.filterwarnings("ignore:invalid value encountered")  # on purpose
 def test_an_upstream_that_is_no_number_stays_inside_the_mask() -> None:
     values = batch((2, 4, 3))
@@ -109,7 +134,7 @@ def test_an_upstream_that_is_no_number_stays_inside_the_mask() -> None:
     [
         ("_forward", "mask=rows < frames", "mask=rows >= 0"),
         ("_forward", "valid[:, None] & (columns < channels)", "valid[:, None] & (columns >= 0)"),
-        ("_forward", "item * tl.num_programs(1) + tl.program_id(1)", "item"),
+        ("_forward", "item * tl.num_programs(0) + tl.program_id(0)", "item"),
         ("_backward", "inside = rows < frames", "inside = rows >= 0"),
         ("_backward", "valid[:, None] & (columns < channels)", "valid[:, None] & (columns >= 0)"),
         ("_backward", "mask=inside[:, None] & (columns < channels)", "mask=inside[:, None]"),

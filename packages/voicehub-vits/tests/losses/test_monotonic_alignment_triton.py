@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ pytest.importorskip("triton", reason="triton is not installed: no CUDA path to t
 
 from strict_interpreter import OutOfBounds, Race, StrictKernel, cause, weakened
 
+from voicehub.kernels import Selection
 from voicehub_vits.losses import maximum_path
-from voicehub_vits.losses.monotonic_alignment import _triton
+from voicehub_vits.losses.monotonic_alignment import _triton, ops
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 
@@ -104,3 +106,14 @@ def test_a_bound_that_is_taken_away_is_caught(
     with pytest.raises(Exception, match=r"load|store") as caught:
         _triton.maximum_path(torch.randn(4, 5, 12), *sizes, *kernels)
     assert isinstance(cause(caught.value), OutOfBounds | Race)
+
+
+def test_it_runs_on_the_device_of_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton launches on the current device, whatever the tensors' is."""
+    devices = []
+    monkeypatch.setattr(torch.cuda, "device", lambda on: devices.append(on) or nullcontext())
+    monkeypatch.setattr(ops.KERNELS, "select", lambda *_: Selection("triton", "cuda", "a test"))
+    monkeypatch.setattr(_triton, "maximum_path", lambda *_: "found")
+    scores, sizes = torch.zeros(1, 2, 3), (torch.tensor([2]), torch.tensor([3]))
+    assert ops._on_cuda(scores, *sizes, True, "") == "found"
+    assert devices == [scores.device]

@@ -120,7 +120,8 @@ def _ctc_on_cuda(logits, frame_lengths, labels, label_lengths, blank, check):  #
 
     if check:
         _check_values(logits, frame_lengths, labels, label_lengths, blank)
-    return _triton.forward(logits, frame_lengths, labels, label_lengths, blank)
+    with torch.cuda.device(logits.device):  # Triton launches on the current one
+        return _triton.forward(logits, frame_lengths, labels, label_lengths, blank)
 
 
 @_ctc.register_fake
@@ -152,9 +153,10 @@ def _ctc_backward_on_cuda(  # type: ignore[no-untyped-def]
 ):
     from voicehub_asr_ctc.losses import _triton
 
-    return _triton.backward(
-        upstream, logits, frame_lengths, labels, label_lengths, peaks, totals, blank
-    )
+    with torch.cuda.device(logits.device):
+        return _triton.backward(
+            upstream, logits, frame_lengths, labels, label_lengths, peaks, totals, blank
+        )
 
 
 @_ctc_backward.register_fake

@@ -51,7 +51,7 @@ def forward(
     shares = torch.empty((batch, frames), dtype=torch.float64, device=device)
     frame_lengths = frame_lengths.contiguous()
     if peaks.numel():
-        kernels.statistics[(batch, frames)](
+        kernels.statistics[(frames, batch)](
             logits,
             frame_lengths,
             peaks,
@@ -91,7 +91,7 @@ def backward(
     saved = (peaks, shares, frame_lengths, labels, label_lengths)
     _, ends = _paths(logits, saved, blank, arrivals, 2, kernels)
     upstream = upstream.contiguous()
-    kernels.softmax[(batch, frames)](
+    kernels.softmax[(frames, batch)](
         logits,
         frame_lengths,
         peaks,
@@ -107,7 +107,7 @@ def backward(
     lanes = torch.arange(most, device=labels.device)
     padded = labels.masked_fill(lanes >= label_lengths[:, None], torch.iinfo(torch.int64).max)
     sorted_labels, order = padded.sort(dim=1, stable=True)
-    kernels.occupancy[(batch, frames)](
+    kernels.occupancy[(frames, batch)](
         logits,
         peaks,
         shares,

@@ -71,7 +71,7 @@ def paths(
     width = most_labels + 1
     arrivals += (record * most_frames + first) * 2 * width
     tokens_of = label * token_stride
-    blank_of = blank * token_stride
+    blank_of = tl.full((), blank, tl.int64) * token_stride
 
     label_mantissa, label_exponent, blank_mantissa, blank_exponent = started(lanes)
     logit = tl.load(row + tokens_of, mask=own & (frames > 0), other=0.0)
@@ -151,8 +151,8 @@ def occupancy(
     ``firsts`` where its token's labels begin. One lane writes a token, so that no order of sums
     is left to chance.
     """
-    item, frame = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
-    most_frames = tl.num_programs(1)
+    item, frame = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64)
+    most_frames = tl.num_programs(0)
     place = item * most_frames + frame
     end = tl.load(ends + item)
     alive = (end != float("-inf")) & (frame < tl.load(frame_lengths + item))
@@ -163,7 +163,7 @@ def occupancy(
     row = logits + item * item_stride + frame * frame_stride
     width = most_labels + 1
     ahead = arrivals + place * 2 * width
-    back = ahead + tl.num_programs(0).to(tl.int64) * most_frames * 2 * width
+    back = ahead + tl.num_programs(1).to(tl.int64) * most_frames * 2 * width
     to = gradient + place * tokens
     lanes = tl.arange(0, BLOCK)
 
@@ -185,7 +185,9 @@ def occupancy(
 
     own = lanes < tl.where(alive, count + 1, 0)
     mantissa, exponent = probability(
-        tl.load(row + blank * token_stride, mask=alive, other=0.0).to(tl.float64),
+        tl.load(row + tl.full((), blank, tl.int64) * token_stride, mask=alive, other=0.0).to(
+            tl.float64
+        ),
         peak,
         share_of_peak,
     )

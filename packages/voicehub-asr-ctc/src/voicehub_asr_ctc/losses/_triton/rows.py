@@ -23,7 +23,7 @@ def statistics(
 
     A logit that is no number makes the share so; behind an item's frames they are 0 and 1.
     """
-    item, frame = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    item, frame = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64)
     inside = frame < tl.load(frame_lengths + item)
     count = tl.where(inside, tokens, 0)
     row = logits + item * item_stride + frame * frame_stride
@@ -43,7 +43,7 @@ def statistics(
             row + lanes.to(tl.int64) * token_stride, mask=lanes < count, other=float("-inf")
         )
         sums += tl.exp(values.to(wide) - peak)
-    place = item * tl.num_programs(1) + frame
+    place = item * tl.num_programs(0) + frame
     total = tl.where(inside, tl.sum(sums.to(tl.float64), 0), 1.0)
     tl.store(peaks + place, peak)
     tl.store(shares + place, 1.0 / total)
@@ -69,10 +69,10 @@ def softmax(
 
     ``occupancy`` then replaces the tokens of the target, and the blank.
     """
-    item, frame = tl.program_id(0).to(tl.int64), tl.program_id(1).to(tl.int64)
+    item, frame = tl.program_id(1).to(tl.int64), tl.program_id(0).to(tl.int64)
     inside = frame < tl.load(frame_lengths + item)
     alive = inside & (tl.load(ends + item) != float("-inf"))
-    place = item * tl.num_programs(1) + frame
+    place = item * tl.num_programs(0) + frame
     wide = tl.float64 if DOUBLE else tl.float32
     peak = tl.load(peaks + place)
     factor = (tl.load(upstream + item) * tl.load(shares + place)).to(wide)

@@ -64,8 +64,8 @@ def _forward(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    item = tl.program_id(0).to(tl.int64)
-    rows = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    item = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     valid = tl.load(mask + item * frames + rows, mask=rows < frames, other=0) != 0
     share = tl.load(shares)
     prediction += item * prediction_item + rows[:, None] * prediction_frame
@@ -88,7 +88,7 @@ def _forward(
         )
         total += difference * difference
     tl.store(
-        partial + item * tl.num_programs(1) + tl.program_id(1),
+        partial + item * tl.num_programs(0) + tl.program_id(0),
         tl.sum(tl.sum(total.to(tl.float64), 1), 0),
     )
 
@@ -117,8 +117,8 @@ def _backward(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    item = tl.program_id(0).to(tl.int64)
-    rows = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    item = tl.program_id(1).to(tl.int64)
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows < frames
     valid = tl.load(mask + item * frames + rows, mask=inside, other=0) != 0
     share = tl.load(shares)
@@ -171,7 +171,7 @@ def forward(
     tile = _tile(channels, dtype)
     parts = triton.cdiv(frames, tile["ROWS"])
     partial = torch.empty((batch, parts), dtype=torch.float64, device=prediction.device)
-    kernel[(batch, parts)](
+    kernel[(parts, batch)](
         prediction,
         noise,
         data,
@@ -204,7 +204,7 @@ def backward(
     if prediction.numel() == 0:
         return gradient
     tile = _tile(channels, dtype)
-    kernel[(batch, triton.cdiv(frames, tile["ROWS"]))](
+    kernel[(triton.cdiv(frames, tile["ROWS"]), batch)](
         prediction,
         noise,
         data,

@@ -86,6 +86,15 @@ def _path(prediction: Tensor, kernel: str) -> Any:
     return _torch
 
 
+def _run(name: str, prediction: Tensor, kernel: str, *arguments: Any) -> Any:
+    """Call ``forward`` or ``backward`` of the path, on the prediction's device."""
+    function = getattr(_path(prediction, kernel), name)
+    if not prediction.is_cuda:
+        return function(*arguments)
+    with torch.cuda.device(prediction.device):  # Triton launches on the current one
+        return function(*arguments)
+
+
 @torch.library.custom_op(
     "voicehub_flow::masked_velocity_error",
     mutates_args=(),
@@ -93,7 +102,7 @@ def _path(prediction: Tensor, kernel: str) -> Any:
     "str kernel) -> Tensor",
 )
 def _error(prediction, noise, data, mask, min_sigma, kernel):  # type: ignore[no-untyped-def]
-    return _path(prediction, kernel).forward(prediction, noise, data, mask, min_sigma)
+    return _run("forward", prediction, kernel, prediction, noise, data, mask, min_sigma)
 
 
 @_error.register_fake
@@ -112,8 +121,8 @@ def _(prediction, noise, data, mask, min_sigma, kernel):  # type: ignore[no-unty
 def _error_backward(  # type: ignore[no-untyped-def]
     upstream, prediction, noise, data, mask, min_sigma, kernel
 ):
-    run = _path(prediction, kernel).backward
-    return run(upstream, prediction, noise, data, mask, min_sigma)
+    arguments = (upstream, prediction, noise, data, mask, min_sigma)
+    return _run("backward", prediction, kernel, *arguments)
 
 
 @_error_backward.register_fake

@@ -112,7 +112,8 @@ def _on_cuda(scores, text_lengths, frame_lengths, check, kernel):  # type: ignor
         from voicehub_vits.losses.monotonic_alignment import _triton
 
         if scores.shape[1] <= _triton.MOST_TEXT:
-            return _triton.maximum_path(scores, text_lengths, frame_lengths)
+            with torch.cuda.device(scores.device):  # Triton launches on the current one
+                return _triton.maximum_path(scores, text_lengths, frame_lengths)
     return _torch.maximum_path(scores, text_lengths, frame_lengths)
 
 
