@@ -51,7 +51,8 @@ def tests(session: nox.Session) -> None:
     # The models of the tests are so small that a second thread costs more than it gives.
     threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     # One process a core; the tests of one file stay together, so that they share its fixtures.
-    spread = ["-n", "auto", "--dist", "loadfile"]
+    # Files come as conftest.py has them: long ones first.
+    spread = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
     command = [prepare(session), "-m", "pytest", *spread, *session.posargs]
     session.run(*command, external=True, env=threads)
 
