@@ -13,24 +13,33 @@ from typing import Any
 
 import pytest
 from loopback_sshd import Host
-from voicehub_remote import distributions, environment
-from voicehub_remote.distributions import installed
+from voicehub_remote import environment
+from voicehub_remote.distributions import Installed, installed
 
 from voicehub.cli.app import run
 
 
 @pytest.fixture(scope="module", autouse=True)
-def two_packages() -> Iterator[None]:
-    """Of ours, two are enough, and pip has less to look at."""
-    chosen = [one for one in installed() if one.name in ("voicehub-core", "voicehub-data")]
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A package from a checkout, which is to go there beside the core; returns its module."""
+    folder = tmp_path_factory.mktemp("toy")
+    info = folder / "voicehub_toy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: voicehub-toy\nVersion: 1.0\n")
+    module = folder / "src" / "voicehub_toy" / "__init__.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("here = True\n")
+    one = Installed("voicehub-toy", "1.0", (folder / "src",), (), info)
+    chosen = [*(found for found in installed() if found.name == "voicehub-core"), one]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(environment, "installed", lambda: chosen)
-        patch.setattr(distributions, "installed", lambda: chosen)
-        yield
+        yield module
 
 
 @pytest.fixture(scope="module")
-def deployed(sshd: Host, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def deployed(
+    toy: Path, sshd: Host, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
     """A project that was deployed once, with its environment; and what the command told."""
     project = tmp_path_factory.mktemp("work") / "my project"
     (project / "src").mkdir(parents=True)
@@ -108,18 +117,15 @@ def test_the_environment_has_the_images_torch_and_our_packages(
 ) -> None:
     import torch
 
-    import voicehub_data
-
     found = on_host(
         sshd,
         "from importlib.util import find_spec; from importlib.metadata import version; "
-        'print(version("torch"), find_spec("torch").origin, version("voicehub-data"), '
-        'find_spec("voicehub_data").origin)',
+        'print(version("torch"), find_spec("torch").origin, version("voicehub-toy"), '
+        'find_spec("voicehub_toy").origin)',
     ).split(maxsplit=3)
     assert found[:2] == [version("torch"), torch.__file__]
-    sources = sshd.home / "a place" / "sources" / "voicehub_data" / "__init__.py"
-    assert found[2:] == [version("voicehub-data"), str(sources)]
-    assert sources.read_text() == Path(voicehub_data.__file__).read_text()
+    sources = sshd.home / "a place" / "sources" / "voicehub_toy" / "__init__.py"
+    assert found[2:] == ["1.0", str(sources)] and sources.read_text() == "here = True\n"
     assert deployed[1]["environment"]["torch"] == torch.__version__
 
 
@@ -136,13 +142,14 @@ def test_commands_of_the_environment(sshd: Host, deployed: object) -> None:
 
     with Remote(sshd.target()) as remote:
         shown = remote.run("'a place/env/bin/voicehub' plugins", what="ask").out
-    assert "asr-ctc" in shown
+    assert "voicehub-remote" in shown
 
 
 def test_done_again_it_sends_what_changed(
-    sshd: Host, deployed: tuple[Path, dict[str, Any]]
+    sshd: Host, toy: Path, deployed: tuple[Path, dict[str, Any]]
 ) -> None:
     project, _ = deployed
+    toy.write_text("here = None\n")
     (sshd.home / "a place" / "project" / "made-there.txt").write_text("by the run")
     times = (project / "a.py").stat().st_atime_ns, (project / "a.py").stat().st_mtime_ns
     (project / "a.py").write_text("3\n")  # as long as before, and as old
@@ -154,7 +161,8 @@ def test_done_again_it_sends_what_changed(
     result = told(sshd, project, *words)
     assert (result["files"], result["bytes"]) == (2, 5)
     assert result["environment"]["installed"] is False
-    assert result["environment"]["sources"] < 20  # none, but for what is edited meanwhile
+    assert 1 <= result["environment"]["sources"] < 20  # the toy, and what is edited meanwhile
+    assert (sshd.home / "a place" / "sources" / "voicehub_toy" / "__init__.py").stat().st_size == 12
     assert (sshd.home / "a place" / "project" / "a.py").read_text() == "3\n"
     kept = {
         "a.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ def test_from_up_to_down(sshd: Host, told: Any, folder: Path, tmp_path: Path) ->
     listed = told("machines")["machines"]
     assert [(one["name"], one["state"]) for one in listed] == [("box", "running")]
     # Its name stands for the host.
-    commands = told("deploy", "box", *login, "--skip-setup", "--dry-run")["deploy"]["commands"]
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    deploy = ["--project", str(tmp_path), "--skip-setup", "--dry-run"]
+    commands = told("deploy", "box", *login, *deploy)["deploy"]["commands"]
     assert all(f"{sshd.user}@127.0.0.1" in line for line in commands)
     assert told("down", "box", "--dry-run")["machine"]["commands"] == [f"rm {there}"]
     assert told("machines", "--dry-run")["commands"] == [state]
