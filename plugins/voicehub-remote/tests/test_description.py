@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from voicehub.cli.app import run
 from voicehub.cli.launch_files import JobRequest
 from voicehub.cli.launch_plan import LaunchPlan
 from voicehub.cli.output import UsageError
+
+pytestmark = pytest.mark.skipif(
+    find_spec("voicehub_example") is None, reason="needs example/tiny of voicehub-example"
+)
 
 PLAN = LaunchPlan(("train", "example/tiny", "training.max_steps=5"))
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from loopback_sshd import Host
 from remote_story import NAME, STEPS, VARIABLE, Story, tell_story
+
+pytestmark = pytest.mark.skipif(
+    find_spec("voicehub_example") is None, reason="needs example/tiny of voicehub-example"
+)
 
 _LARGE = 4_000_000  # of others, in the folder for temporary files
 

@@ -8,12 +8,17 @@ import pty
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from local_host import until
 from loopback_sshd import Host
 from remote_runs import Verbs
+
+pytestmark = pytest.mark.skipif(
+    find_spec("voicehub_example") is None, reason="needs example/tiny of voicehub-example"
+)
 
 RUN = "example-tiny"
 MADE = "runs/example-tiny/final-model/weights"
