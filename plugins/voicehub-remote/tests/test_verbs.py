@@ -15,6 +15,8 @@ import pytest
 from local_host import until
 from loopback_sshd import Host
 from remote_runs import Verbs
+from voicehub_remote.providers import machines
+from voicehub_remote.providers.contract import Machine, MachineState
 
 pytestmark = pytest.mark.skipif(
     find_spec("voicehub_example") is None, reason="needs example/tiny of voicehub-example"
@@ -88,6 +90,22 @@ def test_stop_cancels_the_command_for_the_end(verbs: Verbs) -> None:
     assert verbs("train", "example/tiny", *end) == 0
     assert verbs.told("stop")["run"]["on_end"] == "cancelled"
     assert not (verbs.folder / "it-ran").exists()
+
+
+def test_stop_ends_the_machine_as_well(verbs: Verbs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOICEHUB_MACHINES", str(verbs.project / "machines"))
+    address, gone = verbs.host.arguments[0], verbs.project / "gone"
+    machine = Machine("box", "box", address, MachineState.RUNNING)
+    settings = {"up": "true", "stop": f"touch '{gone}'"}
+    machines.save(machines.Record(machine, "command", settings))
+    verbs.trainer("trap 'exit 1' INT; while :; do sleep 0.05; done")
+    assert verbs("train", "example/tiny", "--detach") == 0
+    assert verbs("stop", "--machine") == 2  # HOST is no machine that was started from here
+    words = verbs.words("stop", "--machine")
+    verbs.words = lambda *_: ["remote", "stop", "box", *words[3:]]  # type: ignore[method-assign]
+    assert verbs("stop") == 0
+    assert "exit code 1" in verbs.text and "box: stopped" in verbs.text
+    assert gone.exists()
 
 
 def test_attach_with_a_terminal_brings_ctrl_c_to_the_run(verbs: Verbs) -> None:

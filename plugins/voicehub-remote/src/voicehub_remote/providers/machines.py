@@ -107,6 +107,18 @@ def names() -> list[str]:
     return sorted(path.stem for path in folder().glob("*.json"))
 
 
+def stop(record: Record) -> Machine:
+    """Have the provider stop a machine, without its disk, and remember that.
+
+    Raises:
+        ProviderError: it did not.
+    """
+    record.open().stop(record.machine)
+    machine = replace(record.machine, state=MachineState.STOPPED, target=None)
+    save(Record(machine, record.provider, record.settings))
+    return machine
+
+
 def forget(name: str) -> None:
     """Remove the file of a machine that is gone."""
     _path(name).unlink(missing_ok=True)

@@ -21,8 +21,6 @@ def down(
     json_: JsonOption = False,
 ) -> None:
     """End the machine with its disk: what was not fetched is lost."""
-    from dataclasses import replace
-
     from voicehub_remote.providers import machines
     from voicehub_remote.providers.contract import MachineState
 
@@ -34,10 +32,7 @@ def down(
         finish({"machine": result}, json_mode=json_, human="\n".join(commands))
         return
     if keep_disk:
-        provider.stop(record.machine)
-        state = MachineState.STOPPED
-        machine = replace(record.machine, state=state, target=None)
-        machines.save(machines.Record(machine, record.provider, record.settings))
+        state = machines.stop(record).state
     else:
         provider.down(record.machine)
         state = MachineState.GONE

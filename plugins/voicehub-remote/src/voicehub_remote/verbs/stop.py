@@ -24,7 +24,9 @@ from voicehub_remote.options import (
 )
 
 if TYPE_CHECKING:
+    from voicehub_remote.providers.machines import Record
     from voicehub_remote.session import RunState, Session
+    from voicehub_remote.ssh import Remote
 
 _LOOKS, _BETWEEN = 10, 0.5  # the host looks once a second
 
@@ -34,6 +36,10 @@ def stop(
     name: NameOption = None,
     now: Annotated[
         bool, typer.Option("--now", help="Kill it, without a checkpoint of the last steps.")
+    ] = False,
+    machine: Annotated[
+        bool,
+        typer.Option("--machine", help="And then HOST, a machine of `up`; its disk stays."),
     ] = False,
     root: RootOption = None,
     project: ProjectOption = Path(),
@@ -50,8 +56,10 @@ def stop(
     """
     from voicehub_remote.follow import Follower, to_stream
     from voicehub_remote.places import Places
+    from voicehub_remote.providers import machines
     from voicehub_remote.runs import as_dict, end, session_of
 
+    record = machines.require(host) if machine else None
     places = Places.of(project, root)
     with open_remote(
         host, identity, ssh_option, accept_new_host_key, connect_timeout,
@@ -75,7 +83,20 @@ def stop(
     if before.goes_on and state.code != 0:
         human += "\nIt goes on with `voicehub remote train`."
     result = {"run": as_dict(state), "was": before.state}
+    if record is not None:
+        human += "\n" + _stop_machine(remote, record)
     end(remote, result, json_mode=json_, human=human)
+
+
+def _stop_machine(remote: Remote, record: Record) -> str:
+    from voicehub_remote.providers import machines
+
+    if remote.dry_run:
+        for line in record.open().plan("stop", record.machine):
+            remote.say(line)
+            remote.commands.append(line)
+        return ""
+    return f"{record.machine.name}: {machines.stop(record).state.value}"
 
 
 def _after_cancelling(session: Session) -> RunState:
