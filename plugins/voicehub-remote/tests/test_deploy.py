@@ -206,6 +206,20 @@ def test_an_interrupted_deploy_forgets_nothing(
     assert there(sshd, "interrupted") == {"two"}
 
 
+def test_a_run_that_goes_on_is_named(
+    sshd: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from voicehub_remote import deployment
+    from voicehub_remote.session import RunState
+
+    states = [RunState("first", "ended", 0), RunState("second", "running")]
+    monkeypatch.setattr(deployment, "all_states", lambda remote, places: states)
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a").write_text("a")
+    told(sshd, tmp_path, "--skip-setup", code=1, root="going")  # it has no environment
+    assert "note: second goes on there" in capfd.readouterr().err
+
+
 def test_data_that_lies_elsewhere(sshd: Host, tmp_path: Path) -> None:
     from voicehub_remote.places import Places
     from voicehub_remote.project import DataItem, Upload

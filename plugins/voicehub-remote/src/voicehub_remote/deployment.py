@@ -9,6 +9,7 @@ from voicehub_remote.environment_request import EnvironmentRequest
 from voicehub_remote.places import Places
 from voicehub_remote.project import Upload
 from voicehub_remote.rsync import Sent, size_text
+from voicehub_remote.session import all_states
 from voicehub_remote.ssh import Remote
 
 # tmux is for `train`: whoever has none shall hear of it now.
@@ -32,6 +33,12 @@ def deploy_to(
     """
     upload.check(remote.say)
     remote.run(_LOOK, what="look for the programs that it needs")
+    going = [state.run for state in all_states(remote, places) if state.goes_on]
+    if going:
+        remote.say(
+            f"note: {', '.join(going)} goes on there, and what it has not read yet it will read as "
+            "it is now. `voicehub remote stop` ends a run with a checkpoint."
+        )
     sent = upload.send(remote, places)
     prepared: Prepared | None = None
     if request is None:

@@ -58,8 +58,8 @@ def prepare_environment(remote: Remote, places: Places, request: EnvironmentRequ
     if runs_pip:
         install(remote, places, lines, image, request)
     _check(remote, places, image, packages, request)
-    if stamp.digest != digest:
-        _Stamp(request.python, image, digest).write(remote, places)
+    if stamp != (now := _Stamp(request.python, image, digest)):
+        now.write(remote, places)
     return Prepared(image, sent, runs_pip)
 
 
