@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from loopback_sshd import Host, free_port, make_key
+from loopback_sshd import Host, free_port, has_ipv6, make_key
 from voicehub_remote.errors import (
     AuthenticationError,
     CommandError,
@@ -132,6 +132,16 @@ def test_files_go_there_and_come_back(remote: Remote, sshd: Host, tmp_path: Path
     assert remote.push(source, "some place/", chosen, what="send").files == 1
     fetched = remote.pull("some place/", tmp_path / "back", Transfer(), what="fetch")
     assert fetched.files == 2 and (tmp_path / "back" / "a b.txt").read_text() == "1ne"
+
+
+def test_an_ipv6_address(sshd: Host, tmp_path: Path) -> None:
+    if not has_ipv6():
+        pytest.skip("no IPv6 on loopback here")
+    (tmp_path / "file").write_text("x")
+    with Remote(sshd.target(host="::1")) as remote:
+        assert remote.run("echo $SSH_CONNECTION", what="ask").out.startswith("::1 ")
+        assert remote.push(tmp_path / "file", "by six", Transfer(), what="send").files == 1
+    assert (sshd.home / "by six").read_text() == "x"
 
 
 def test_a_dry_run_prints_lines_that_a_shell_can_run(

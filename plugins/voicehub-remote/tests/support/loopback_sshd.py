@@ -119,6 +119,14 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def has_ipv6() -> bool:
+    """Whether the loopback interface has its IPv6 address."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET6) as probe:
+        probe.bind(("::1", 0))
+        return True
+    return False
+
+
 def make_key(path: Path) -> Path:
     """A new private key."""
     command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(path)]
@@ -150,11 +158,13 @@ def _prepare(folder: Path) -> Host:
     )  # fmt: skip
     public = " ".join(host_key.with_suffix(".pub").read_text().split()[:2])
     ports = (host.port, host.bare_port, host.no_rsync_port)
-    host.known_hosts.write_text("".join(f"[127.0.0.1]:{port} {public}\n" for port in ports))
+    addresses = ["127.0.0.1", *(["::1"] if has_ipv6() else [])]
+    names = [f"[{address}]:{port}" for address in addresses for port in ports]
+    host.known_hosts.write_text("".join(f"{name} {public}\n" for name in names))
     _write_login(host)
     (folder / "config").write_text(
         "".join(f"Port {port}\n" for port in ports)
-        + "ListenAddress 127.0.0.1\n"
+        + "".join(f"ListenAddress {address}\n" for address in addresses)
         + f"HostKey {host_key}\nAuthorizedKeysFile {folder}/authorized_keys\n"
         + f"PidFile {folder}/pid\nForceCommand {folder}/login\n"
         + "StrictModes no\nUsePAM no\nPermitRootLogin yes\nPasswordAuthentication no\n"
