@@ -24,6 +24,7 @@ import json
 import statistics
 import sys
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,6 +54,15 @@ def measured(work: Callable[[], object]) -> dict[str, float]:
     }
 
 
+def attempted(name: str, numbers: Callable[[str], list[str]], device: str) -> list[str]:
+    """What is wrong; an error is, too, and the other losses are still looked at."""
+    try:
+        return [f"{name}: {line}" for line in numbers(device)]
+    except Exception as error:
+        traceback.print_exc()
+        return [f"{name}: {type(error).__name__}: {error}"]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help=f"of {', '.join(CHECKS)}; all when none is named")
@@ -73,17 +83,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     start = time.perf_counter()
     for name in options.names or CHECKS:
-        check = CHECKS[name]
         began = time.perf_counter()
-        wrong = [f"{name}: {line}" for line in check.numbers(device)]
+        wrong = attempted(name, CHECKS[name].numbers, device)
         result["wrong"] += wrong
         spent = time.perf_counter() - began
         print("\n".join(wrong) or f"{name}: every number is right ({spent:.0f} s)", flush=True)
         if options.cpu:
             continue
-        found = {what: measured(work) for what, work in check.works().items()}
-        result["speed"][name] = found
-        for what, row in found.items():
+        result["speed"][name] = {}
+        for what, work in CHECKS[name].works().items():
+            try:
+                row = measured(work)
+            except RuntimeError as error:  # a rival that does not run here is no fault of ours
+                print(f"  {what:36}  not measured: {error}", flush=True)
+                continue
+            result["speed"][name][what] = row
             print(f"  {what:36}{row['ms']:10.3f} ms{row['peak_mb']:10.1f} MB", flush=True)
     result["seconds"] = round(time.perf_counter() - start, 1)
     print(f"{result['seconds']:.0f} s in all")

@@ -66,6 +66,22 @@ def test_a_wrong_gradient_and_unequal_runs_are_found(
     assert "bfloat16" not in wrong
 
 
+def test_an_error_is_told_and_the_others_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*_: Any) -> list[str]:
+        raise RuntimeError("no such launch")
+
+    checks = {
+        "first": gpu_cases.Check(broken, dict),
+        "second": gpu_cases.Check(lambda device: [], dict),
+    }
+    monkeypatch.setattr(gpu_losses, "CHECKS", checks)
+    assert gpu_losses.main(["--cpu", "--json"]) == 1
+    said = capsys.readouterr().out
+    assert "first: RuntimeError: no such launch" in said and "second: every number" in said
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
 def test_without_a_device_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu_losses.main([]) == 2

@@ -146,6 +146,7 @@ def test_each_gradient_can_be_asked_for_alone(operator: Operator) -> None:
 
 
 @differentiable
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # by torch.func itself
 def test_second_and_forward_derivatives_are_refused(operator: Operator) -> None:
     values, targets = operator.inputs()
     leaves = [value.requires_grad_() for value in values]
