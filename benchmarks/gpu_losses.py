@@ -25,7 +25,7 @@ import statistics
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -63,6 +63,22 @@ def attempted(name: str, numbers: Callable[[str], list[str]], device: str) -> li
         return [f"{name}: {type(error).__name__}: {error}"]
 
 
+def timed(works: Mapping[str, Callable[[], object]]) -> tuple[dict[str, Any], list[str]]:
+    """Figures of each work, printed as they come, and which of ours did not run."""
+    speed: dict[str, Any] = {}
+    failed = []
+    for what, work in works.items():
+        try:
+            row = speed[what] = measured(work)
+        except RuntimeError as error:  # a rival that does not run here is no fault of ours
+            print(f"  {what:36}  not measured: {error}", flush=True)
+            if what.startswith(("triton", "ours")):
+                failed.append(f"{what}: {error}")
+            continue
+        print(f"  {what:36}{row['ms']:10.3f} ms{row['peak_mb']:10.1f} MB", flush=True)
+    return speed, failed
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", help=f"of {', '.join(CHECKS)}; all when none is named")
@@ -90,15 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("\n".join(wrong) or f"{name}: every number is right ({spent:.0f} s)", flush=True)
         if options.cpu:
             continue
-        result["speed"][name] = {}
-        for what, work in CHECKS[name].works().items():
-            try:
-                row = measured(work)
-            except RuntimeError as error:  # a rival that does not run here is no fault of ours
-                print(f"  {what:36}  not measured: {error}", flush=True)
-                continue
-            result["speed"][name][what] = row
-            print(f"  {what:36}{row['ms']:10.3f} ms{row['peak_mb']:10.1f} MB", flush=True)
+        result["speed"][name], failed = timed(CHECKS[name].works())
+        result["wrong"] += [f"{name}: {line}" for line in failed]
     result["seconds"] = round(time.perf_counter() - start, 1)
     print(f"{result['seconds']:.0f} s in all")
     if options.json:

@@ -82,6 +82,17 @@ def test_an_error_is_told_and_the_others_are_looked_at(
     assert "first: RuntimeError: no such launch" in said and "second: every number" in said
 
 
+def test_a_rival_that_does_not_run_is_no_fault_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(work: Any) -> dict[str, float]:
+        if work is None:
+            raise RuntimeError("not here")
+        return {"ms": 1.0, "peak_mb": 2.0}
+
+    monkeypatch.setattr(gpu_losses, "measured", measured)
+    speed, failed = gpu_losses.timed({"triton": dict, "cuDNN": None, "ours, small": None})
+    assert set(speed) == {"triton"} and failed == ["ours, small: not here"]
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device")
 def test_without_a_device_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert gpu_losses.main([]) == 2
