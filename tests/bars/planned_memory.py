@@ -53,11 +53,12 @@ def trainers(composed: Composition) -> TrainerFactory:
     return plan._trainer_factory(composed, spec, config)
 
 
-def planned(composed: Composition) -> Rehearsal:
+def planned(composed: Composition, *, on_card: bool = False) -> Rehearsal:
     """The estimate, with the settings under which every run is rehearsed."""
     spec, config = validate_run(composed)
     update = {"training": rehearsed_arguments(config.training)}
-    return rehearse(plan._trainer_factory(composed, spec, config.model_copy(update=update)))
+    make = plan._trainer_factory(composed, spec, config.model_copy(update=update))
+    return rehearse(make, on_card=on_card)
 
 
 def measured(make: TrainerFactory) -> int:

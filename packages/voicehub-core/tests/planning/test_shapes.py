@@ -87,3 +87,25 @@ def test_work_counts_multiplications() -> None:
     assert work.flops == 2 * 4 * 16 * 8
     assert work.needed_bytes == 4 * (4 * 16 + 16 * 8 + 4 * 8) <= work.moved_bytes
     assert work.scaled(0.5).flops == work.flops / 2
+
+
+@pytest.mark.parametrize(("channels", "stride"), [(16, 1), (16, 2), (1, 5)])
+def test_convolutions_pass_by_what_their_kernels_copy(channels: int, stride: int) -> None:
+    """What oneDNN lays out anew, on a CPU alone; what does not lie in one piece, everywhere."""
+    inputs, weight = torch.randn(4, channels, 400), torch.randn(24, channels, 5)
+    scattered = torch.randn(400, channels, 4).permute(2, 1, 0)
+    output = 4 * torch.nn.functional.conv1d(inputs, weight, stride=stride).numel()
+    read = 4 * (inputs.numel() * (channels > 1) + weight.numel())
+    assert extra(inputs, weight, stride, on_card=True) == output
+    assert extra(inputs, weight, stride, on_card=False) == output + max(read, output)
+    assert extra(scattered, weight, stride, on_card=True) == output + 4 * scattered.numel()
+
+
+def extra(inputs: torch.Tensor, weight: torch.Tensor, stride: int, *, on_card: bool) -> int:
+    """Most bytes that a convolution holds beside its arguments."""
+    watch = Allocations(on_card=on_card)
+    mode = ShapesOnly(watch)
+    x, w = mode.hollow(inputs), mode.hollow(weight)
+    with mode.entered():
+        torch.nn.functional.conv1d(x, w, stride=stride)
+    return watch.peak

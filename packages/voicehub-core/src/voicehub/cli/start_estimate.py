@@ -73,10 +73,13 @@ class StartEstimates:
     def _begin(self, request: RunRequest, experiment: Experiment, processes: int) -> None:
         later = self._requests[self._names.index(request.config.name) + 1 :]
 
+        # Asked here: a copy leaves cards alone.
+        on_card = request.config.training.device != "cpu"
+
         def work() -> Iterator[Mapping[str, Any]]:
-            yield _estimate(request, experiment, processes)
+            yield _estimate(request, experiment, processes, on_card=on_card)
             for one in later:
-                yield _estimate(one, None, processes)
+                yield _estimate(one, None, processes, on_card=on_card)
 
         try:
             self._aside = Aside(work)
@@ -127,7 +130,7 @@ def _estimate(request: RunRequest, experiment: Experiment | None, processes: int
 
     answer: dict[str, Any] = {"name": request.config.name}
     try:
-        found, memory = planned_memory(make, args, processes=processes, on_card=not args.use_cpu)
+        found, memory = planned_memory(make, args, processes=processes, on_card=on_card)
     except Exception as error:
         return {**answer, "problem": " ".join(str(error).split()) or type(error).__name__}
     return {

@@ -21,6 +21,8 @@ from torch.nn.modules.module import (
 )
 from torch.utils._pytree import tree_leaves
 
+from voicehub.planning.kernels import passing_bytes
+
 WEIGHTS, GRADIENTS, OPTIMIZER = "weights", "gradients", "optimizer"
 AVERAGES, INPUTS, ACTIVATIONS = "averages", "inputs", "activations"
 LOSS, WORKSPACE = "logits and loss", "workspace"
@@ -32,12 +34,16 @@ KINDS = (WEIGHTS, GRADIENTS, BUCKETS, OPTIMIZER, AVERAGES, INPUTS, ACTIVATIONS, 
 class Allocations:
     """Watches ops for the storages that they make.
 
+    Args:
+        on_card: what kernels of a card make and give up counts, not what those of a CPU do.
+
     Attributes:
         held: bytes held now.
         peak: most bytes held since :meth:`start_step`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_card: bool = True) -> None:
+        self._on_card = on_card
         self.held = 0
         self.peak = 0
         self._serial = 0
@@ -57,6 +63,7 @@ class Allocations:
         for leaf in tree_leaves(result):
             if isinstance(leaf, Tensor):
                 self._take(leaf, self._kind_now())
+        self._pass_by(passing_bytes(func, args, result, on_card=self._on_card))
 
     def name(self, kind: str, tensors: Iterable[Tensor]) -> None:
         """Say what tensors are for, whenever they were made."""
@@ -123,6 +130,20 @@ class Allocations:
             return WORKSPACE
         return ACTIVATIONS if self._depth else LOSS
 
+    def _pass_by(self, size: int) -> None:
+        """Count what an op has made and given up."""
+        if not size:
+            return
+        self._serial += 1
+        self._kinds[self._serial] = WORKSPACE
+        self._log.append((self._serial, size))
+        self._see(self.held + size)
+        self._log.append((self._serial, -size))
+
+    def _see(self, held: int) -> None:
+        if held > self.peak:
+            self.peak, self._peak_at = held, len(self._log)
+
     def _take(self, tensor: Tensor, kind: str) -> int:
         storage = tensor.untyped_storage()
         key = storage._cdata
@@ -135,8 +156,7 @@ class Allocations:
         self._kinds[serial] = kind
         self._log.append((serial, size))
         self.held += size
-        if self.held > self.peak:
-            self.peak, self._peak_at = self.held, len(self._log)
+        self._see(self.held)
         weakref.finalize(storage, self._release, key)
         return serial
 

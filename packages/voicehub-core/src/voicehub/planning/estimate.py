@@ -159,13 +159,14 @@ def planned_memory(
         make_trainer: see :func:`voicehub.planning.rehearsal.rehearse`.
         args: of the real run.
         processes: that it is for.
-        on_card: leave out averages that ``posthoc_ema_offload`` keeps in main memory.
+        on_card: count what its kernels need, and leave out averages that
+            ``posthoc_ema_offload`` keeps in main memory.
     """
     sends = processes > 1 and args.strategy not in ("torch", "fsdp")
     with contextlib.ExitStack() as stack:
         for context in hooks.without_weights():
             stack.enter_context(context)
-        found = rehearse(make_trainer, sends=sends)
+        found = rehearse(make_trainer, sends=sends, on_card=on_card)
     memory = on_each_process(
         found.memory,
         args.strategy,

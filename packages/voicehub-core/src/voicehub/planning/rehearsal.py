@@ -147,17 +147,20 @@ def rehearsed_arguments(args: TrainingArguments) -> TrainingArguments:
     return type(args).from_dict(values)
 
 
-def rehearse(make_trainer: TrainerFactory, *, sends: bool = False) -> Rehearsal:
+def rehearse(
+    make_trainer: TrainerFactory, *, sends: bool = False, on_card: bool = True
+) -> Rehearsal:
     """Run two steps of a recipe over its worst batch.
 
     Args:
         make_trainer: builds the Trainer of the run, on the CPU and without loading anything.
         sends: whether gradients travel to other processes in buckets, as under ``ddp``.
+        on_card: whether it is for a card, whose kernels need other room than those of a CPU.
 
     Raises:
         ShapesOnlyError: the recipe makes shapes from numbers of floating tensors.
     """
-    watch, work = Allocations(), WorkCounter()
+    watch, work = Allocations(on_card=on_card), WorkCounter()
 
     def tell(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
         watch(func, args, kwargs, result)
