@@ -3,8 +3,9 @@
 A launch compiles a kernel anew for the dtypes of its tensors, the constants of its table, numbers
 that are 1 (they become constants), numbers beyond 32 bits, and for pointers and numbers that are
 all multiples of 16. ``jobs`` is every table and dtype with each of those specialities,
-``cover`` a part in which every kernel has, on every architecture, every table, and with the largest
-one every common dtype and every speciality.
+``cover`` a part in which every kernel has every table, and with the largest one every common dtype
+and every speciality: that table alone on every architecture, each of the rest on one of them, in
+turn. The bar ``ahead-of-time`` compiles all.
 """
 
 from __future__ import annotations
@@ -79,9 +80,15 @@ class Shipped:
             yield self.job(self.tables[0], dtype, self.small, "i32", False, architecture)
 
     def cover(self, architecture: int) -> Iterator[Job]:
-        """Each value of each axis once."""
+        """The largest table, and of what else there is that which is this architecture's turn."""
+        largest, *rest = self.values(architecture)
+        yield largest
+        yield from rest[ARCHITECTURES.index(architecture) :: len(ARCHITECTURES)]
+
+    def values(self, architecture: int) -> Iterator[Job]:
+        """Each value of each axis once, the largest table first."""
         special, *others = self.specialities()
-        for table in self.tables:
+        for table in reversed(self.tables):
             yield self.job(table, self.dtypes[0], *special, architecture)
         for dtype in self.dtypes[1 : self.common]:
             yield self.job(self.tables[-1], dtype, *special, architecture)
