@@ -110,7 +110,9 @@ class StartEstimates:
         self.close()
 
 
-def _estimate(request: RunRequest, experiment: Experiment | None, processes: int) -> dict[str, Any]:
+def _estimate(
+    request: RunRequest, experiment: Experiment | None, processes: int, *, on_card: bool
+) -> dict[str, Any]:
     """What a step of a run takes, as JSON values; what goes wrong is an answer, too."""
     from voicehub.cli.training_run import build_experiment, build_trainer
 
