@@ -25,6 +25,7 @@ from voicehub_remote.providers.http import Api, NoAnswerError
 from voicehub_remote.providers.registry import make_provider, provider_names
 from voicehub_remote.providers.runpod import RunPodProvider
 
+from voicehub.cli.app import run
 from voicehub.cli.output import UsageError
 
 TOKEN = "rp-loopback-only"
@@ -188,6 +189,30 @@ def test_a_lost_answer_is_looked_for(cloud: Cloud, answer: Any) -> None:
     cloud.on("GET", "/pods", (200, []))
     with pytest.raises(ProviderError, match="console whether one was started all the same"):
         provider.up(REQUEST)
+
+
+def test_the_token_is_written_nowhere(
+    cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VOICEHUB_MACHINES", str(tmp_path / "machines"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cloud.on("POST", "/pods", (201, pod(publicIp="192.0.2.7", portMappings={"22": 9})))
+    cloud.on("GET", "/pods/p1", (200, pod("EXITED")))
+    cloud.on("DELETE", "/pods/p1", (401, {"error": "unauthorized"}))
+    up = ["up", "box", "--provider", "runpod", "--set", f"url={cloud.url}", "--gpu", "H100"]
+    for words, code in (
+        ([*up, "--image", "i", "--dry-run"], 0),
+        ([*up, "--image", "i"], 0),
+        (["machines"], 0),
+        (["down", "box"], 1),
+    ):
+        assert run(["remote", *words]) == code
+    said = "".join(capfd.readouterr())
+    assert "$RUNPOD_API_KEY" in said and "stopped" in said and "refuses the token" in said
+    assert {header for *_, header in cloud.asked} == {f"Bearer {TOKEN}"}
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files and not [path for path in files if TOKEN in path.read_text()]
+    assert TOKEN not in said
 
 
 def test_a_name_that_is_taken_there(cloud: Cloud) -> None:
