@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import pytest
 import torch
 import torch._dynamo  # copies need it, and would each import it anew
 
-from voicehub.cli import start_estimate
+from voicehub.cli import start_estimate, training_run
 from voicehub.cli.start_estimate import StartEstimates
 from voicehub.planning import aside, estimate
 from voicehub.planning.capacity import Capacity
+from voicehub.strategies.single import SingleProcessStrategy
 
 Run = Callable[..., Any]
 DATA = ("data.train=train.jsonl", "data.eval={test: test.jsonl}")
@@ -147,6 +149,25 @@ def test_every_stage_of_a_chain_is_estimated_from_the_first(
     outcome = cli("train", "staged", *DATA)
     assert outcome.code == 0, outcome.stderr
     assert len(told(outcome)) == 2
+
+
+def test_of_several_processes_the_first_alone_estimates(
+    cli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Second(SingleProcessStrategy):
+        is_primary = False
+
+    @contextmanager
+    def joined(args: Any) -> Iterator[Any]:
+        yield Second(args)
+
+    def never(*_: Any) -> None:
+        raise AssertionError("the second process estimates")
+
+    monkeypatch.setattr(training_run, "joined_processes", joined)
+    monkeypatch.setattr(StartEstimates, "watching", never)
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 0, outcome.stderr
 
 
 def test_a_run_out_of_memory_waits_for_what_may_explain_it(

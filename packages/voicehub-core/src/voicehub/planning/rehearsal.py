@@ -7,7 +7,6 @@ they would allocate is counted, and how many multiplications they would do.
 from __future__ import annotations
 
 import gc
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -18,24 +17,13 @@ from torch.utils._pytree import tree_leaves
 
 from voicehub.data.plan import BatchPlan, StreamPlan
 from voicehub.optim.bundle import SchedulerBundle
-from voicehub.planning.allocations import (
-    AVERAGES,
-    BUCKETS,
-    GRADIENTS,
-    INPUTS,
-    OPTIMIZER,
-    WEIGHTS,
-    Allocations,
-)
+from voicehub.planning.allocations import INPUTS, WEIGHTS, Allocations
+from voicehub.planning.marks import Marks, MessagesOfGradients, keep_what_counts
+from voicehub.planning.parameters import Parameters, parameters_of
 from voicehub.planning.shapes import ShapesOnly
-from voicehub.planning.sharing import Blocks
 from voicehub.planning.work import Work, WorkCounter
-from voicehub.strategies.fsdp import sharded_blocks
 from voicehub.strategies.single import SingleProcessStrategy
-from voicehub.trainer.averaging import AveragingCallback
-from voicehub.trainer.callbacks import TrainerCallback
 from voicehub.trainer.feed import DataFeed
-from voicehub.trainer.freezing import FreezeCallback
 from voicehub.trainer.micro_batch import MicroBatch, Window
 from voicehub.trainer.start import build_window
 
@@ -61,24 +49,6 @@ REHEARSED: Mapping[str, Any] = {
 }
 #: The first step makes the optimizers' state; the second is like all others.
 _STEPS = 2
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """What a set-up recipe holds.
-
-    Attributes:
-        total, trainable: numbers, every parameter once.
-        bytes_by_dtype: bytes by dtype name.
-        blocks: sizes of what FSDP would gather at once.
-        parts: bytes of those that train, by the path of the part of the model that holds them.
-    """
-
-    total: int
-    trainable: int
-    bytes_by_dtype: Mapping[str, int]
-    blocks: Blocks
-    parts: Mapping[str, int]
 
 
 @dataclass(frozen=True)
@@ -173,10 +143,10 @@ def rehearse(
     feed = trainer.train_feed()
     worst = worst_batch(feed)
     batches = _as_window(mode, worst.batch, trainer.args.gradient_accumulation_steps)
-    _keep_what_counts(trainer)
-    trainer.add_callback(_Marks(trainer, watch))
+    keep_what_counts(trainer)
+    trainer.add_callback(Marks(trainer, watch))
     if sends:
-        trainer.add_callback(_Buckets(graph.adapter.module, watch))
+        trainer.add_callback(MessagesOfGradients(graph.adapter.module, watch))
     with mode.entered(), watch.inside_modules(), _older_objects_left_alone():
         window = build_window(
             trainer, feed, SchedulerBundle({}), trainer.strategy.create_grad_scaler()
@@ -190,7 +160,7 @@ def rehearse(
             window.run(Window(batches=batches, step=step, epoch=0))
             trainer.fire("on_step_end")
     return Rehearsal(
-        _parameters(graph.adapter.module, trainer.args.fsdp_min_block),
+        parameters_of(graph.adapter.module, trainer.args.fsdp_min_block),
         watch.at_peak(),
         work.total().scaled(1 / len(batches)),
         tuple(str(name) for name in worst.batch.info.get("ids", ())),
@@ -257,115 +227,9 @@ def _as_window(mode: ShapesOnly, batch: MicroBatch, accumulation: int) -> tuple[
     return tuple(replace(batch, inputs=mode.hollow(batch.inputs)) for _ in range(count))
 
 
-class _Marks(TrainerCallback):
-    """Says what tensors are for, at the moments when it can be seen."""
-
-    def __init__(self, trainer: Trainer, watch: Allocations) -> None:
-        self._trainer = trainer
-        self._watch = watch
-
-    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """All backward passes of a stage are done: gradients are where they belong."""
-        parameters = self._trainer.graph.adapter.module.parameters()
-        self._watch.name(GRADIENTS, [p.grad for p in parameters if p.grad is not None])
-        self._watch.optimizers_begin()
-
-    def on_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """The optimizers hold their state."""
-        optimizers = self._trainer.graph.optimizers
-        states = [optimizers[name].state for name in optimizers]
-        held = [leaf for state in states for values in state.values() for leaf in values.values()]
-        self._watch.name(OPTIMIZER, [leaf for leaf in held if isinstance(leaf, Tensor)])
-        self._watch.optimizers_end()
-        averaging = self._trainer.averaging
-        for average in () if averaging is None else averaging.averages.values():
-            self._watch.name(AVERAGES, average.shadows().values())
-
-
-class _Buckets(TrainerCallback):
-    """Copies gradients as the last backward of a phase brings them, as their messages do.
-
-    The sums take the place of the gradients afterwards, so that the copies are gone by then.
-    """
-
-    def __init__(self, module: nn.Module, watch: Allocations) -> None:
-        self._watch = watch
-        self._messages: list[Tensor] = []
-        for parameter in module.parameters():
-            if parameter.requires_grad:
-                parameter.register_post_accumulate_grad_hook(self._send)  # type: ignore[no-untyped-call]
-
-    def _send(self, parameter: Tensor) -> None:
-        assert parameter.grad is not None
-        message = parameter.grad.clone()
-        self._watch.name(BUCKETS, [message])
-        self._messages.append(message)
-
-    def on_substep_end(self, *_: Any, **__: Any) -> None:
-        """It was not the last micro-batch: nothing is sent yet."""
-        self._messages.clear()
-
-    def on_pre_optimizer_step(self, *_: Any, **__: Any) -> None:
-        """All sums were taken."""
-        self._messages.clear()
-
-
-def _keep_what_counts(trainer: Trainer) -> None:
-    """Without callbacks that only watch: what they write or send is for real runs."""
-    for callback in list(trainer.callbacks.callbacks):
-        if not isinstance(callback, (AveragingCallback, FreezeCallback)):
-            trainer.remove_callback(callback)
-
-
 def _tensors_of(module: nn.Module) -> list[Tensor]:
     return [*module.parameters(), *module.buffers()]
 
 
 def _tensors_in(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
-def _parameters(module: nn.Module, smallest_block: int) -> Parameters:
-    by_dtype: Counter[str] = Counter()
-    total = trainable = 0
-    for parameter in module.parameters():
-        by_dtype[str(parameter.dtype).removeprefix("torch.")] += _bytes(parameter)
-        total += parameter.numel()
-        trainable += parameter.numel() if parameter.requires_grad else 0
-    return Parameters(
-        total, trainable, dict(by_dtype), _blocks(module, smallest_block), _parts(module)
-    )
-
-
-def _blocks(module: nn.Module, smallest: int) -> Blocks:
-    everything = list(module.parameters())
-    blocks = [list(block.parameters()) for block in sharded_blocks(module, smallest, set())]
-    inside = {parameter for block in blocks for parameter in block}
-    outside = [parameter for parameter in everything if parameter not in inside]
-    return Blocks(
-        root=sum(map(_bytes, outside)),
-        largest=max((sum(map(_bytes, block)) for block in blocks), default=0),
-        trainable=_trainable_bytes(everything),
-        trainable_root=_trainable_bytes(outside),
-        trainable_largest=max(map(_trainable_bytes, blocks), default=0),
-    )
-
-
-def _parts(module: nn.Module) -> dict[str, int]:
-    """Bytes that train by part: children, or theirs where a model has only one."""
-    path = ""
-    children = list(module.named_children())
-    while len(children) == 1 and not module._parameters:
-        name, module = children[0]
-        path = f"{path}{name}."
-        children = list(module.named_children())
-    sizes = {f"{path}{name}": _trainable_bytes(child.parameters()) for name, child in children}
-    return {name: size for name, size in sizes.items() if size}
-
-
-def _trainable_bytes(parameters: Iterable[nn.Parameter]) -> int:
-    return sum(_bytes(parameter) for parameter in parameters if parameter.requires_grad)
-
-
-def _bytes(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
