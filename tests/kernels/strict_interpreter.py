@@ -12,6 +12,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -84,6 +85,13 @@ def cause(error: BaseException) -> BaseException:
     return error
 
 
+@cache
+def _interpreted(function: Any) -> Any:
+    from triton.runtime.interpreter import InterpretedFunction
+
+    return InterpretedFunction(function)
+
+
 @contextmanager
 def _device_functions() -> Iterator[None]:
     """Let kernels call ``@triton.jit`` functions, Triton's own among them, while interpreted."""
@@ -92,9 +100,10 @@ def _device_functions() -> Iterator[None]:
     from triton.runtime.jit import JITFunction
 
     def call(self: Any, *arguments: Any, **options: Any) -> Any:
-        return interpreter.InterpretedFunction(self.fn)(*arguments, **options)
+        return _interpreted(self.fn).rewrite()(*arguments, **options)
 
-    # Calls patch the language and leave it so; here all of it is patched before, and put back.
+    # Its own calls patch the language every time, which takes most of the time, and leave it so;
+    # here all of it is patched once before, and put back.
     nothing = FunctionType((lambda: None).__code__, {"tl": tl, "core": tl.core})
     original: Any = JITFunction.__call__
     scope = interpreter._patch_lang(nothing)

@@ -80,7 +80,6 @@ TOLERANCES = {torch.float64: 1e-10, torch.float32: 2e-6, torch.bfloat16: 2e-2, t
     ("dtype", "tokens", "scale"),
     [
         (torch.float64, 3, 1000.0),
-        (torch.float32, 5, 20.0),
         (torch.float32, 70, 1.0),
         (torch.bfloat16, 5, 3.0),
         (torch.float16, 5, 3.0),
@@ -157,12 +156,12 @@ def test_infinite_and_missing_logits_give_a_defined_value() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("labels", 5), ("labels", -1), ("labels", BLANK), ("frames", 7), ("frames", -1),
-     ("counts", 4), ("counts", -2)],
+    [("labels", 5), ("labels", -1), ("labels", BLANK), ("frames", 5), ("frames", -1),
+     ("counts", 3), ("counts", -2)],
 )  # fmt: skip
 def test_wrong_labels_and_lengths_touch_no_foreign_memory(name: str, value: int) -> None:
-    logits, frames, labels, counts = case([(6, 3), (6, 3)], 5)
-    clean, _ = run((logits, frames, labels, counts))
+    logits, frames, labels, counts = case([(4, 2), (4, 2)], 5)
+    clean, _, _ = _triton.forward(logits, frames, labels, counts, BLANK, strict())
     labels[1, 1] = value if name == "labels" else labels[1, 1]
     if name != "labels":
         (frames if name == "frames" else counts)[1] = value
