@@ -208,6 +208,10 @@ class TrainingStrategy(ABC):
         """The block runs on the primary process first, then on the others."""
         yield
 
+    def at_work(self, what: str) -> contextlib.AbstractContextManager[None]:
+        """For a block that may take long on this process alone: the others wait as long."""
+        return contextlib.nullcontext()
+
     def report_failure(self, error: BaseException) -> None:
         """Let other processes know why this one ends."""
 

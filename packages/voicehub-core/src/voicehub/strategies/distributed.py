@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -73,6 +73,10 @@ class DistributedStrategy(SingleProcessStrategy):
         """Rank 0 first, then the others."""
         with self.world.primary_first(what):
             yield
+
+    def at_work(self, what: str) -> AbstractContextManager[None]:
+        """The others wait for this rank longer than ``ddp_timeout`` meanwhile."""
+        return self.world.at_work(what)
 
     def report_failure(self, error: BaseException) -> None:
         """Let the other ranks know why this one ends."""

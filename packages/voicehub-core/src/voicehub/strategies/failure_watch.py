@@ -2,7 +2,8 @@
 
 The first rank that fails writes type and text of its error to the rendezvous store, where the
 others find it. A thread in every process writes a sign of life every other second, watches that of
-the next rank, and looks for a recorded failure. Where the main thread does not end by itself (it
+the next rank, and looks for a recorded failure. The sign says what the rank is at where the others
+may have to wait for it, such as a callback. Where the main thread does not end by itself (it
 waits inside a collective call for a process that is gone), the thread ends the process.
 """
 
@@ -68,6 +69,9 @@ class FailureWatch:
         rank: this rank.
         world_size: how many there are.
         limits: times.
+
+    Attributes:
+        work: what this rank is at alone, for the others to know; None where it is nothing.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class FailureWatch:
         self.rank = rank
         self.world_size = world_size
         self.limits = limits or WatchLimits()
+        self.work: str | None = None
         self._store = store
         # A store object serves one call at a time, and the main thread may block in one.
         self._own_store = store.clone() if hasattr(store, "clone") else store
@@ -141,6 +146,22 @@ class FailureWatch:
                 return found
             time.sleep(0.1)
 
+    def others_work(self, wait: float) -> tuple[int, str] | None:
+        """Another rank that is at something alone, and at what; waits some seconds for one."""
+        until = time.monotonic() + wait
+        others = [rank for rank in range(self.world_size) if rank != self.rank]
+        try:
+            while True:
+                for rank in others:
+                    _, _, work = self._store.get(self._key(rank)).decode().partition(" ")
+                    if work:
+                        return rank, work
+                if time.monotonic() >= until or self._look(self._store) is not None:
+                    return None
+                time.sleep(0.1)
+        except Exception:  # without a store nobody is known to work
+            return None
+
     def _look(self, store: Any) -> RankFailure | None:
         try:
             if not store.check([_FAILURE]):
@@ -159,7 +180,7 @@ class FailureWatch:
             limits = self.limits
             count += 1
             try:
-                self._own_store.set(self._key(self.rank), str(count))
+                self._own_store.set(self._key(self.rank), f"{count} {self.work or ''}".rstrip())
                 beat = self._own_store.get(self._key(neighbour))
             except Exception as error:
                 self._end(f"the store of the launcher or of rank 0 is gone ({error})")

@@ -48,6 +48,10 @@ class LinkError(RuntimeError):
     """A rank of this machine has gone, or did not come in time."""
 
 
+class LateError(LinkError):
+    """It did not come in time; it may be waited for again."""
+
+
 class LocalLink:
     """Connects this rank with all others; ``connect`` makes one.
 
@@ -75,22 +79,20 @@ class LocalLink:
         return self._sent_rows
 
     def receive(self, number: int, limit: float) -> dict[int, tuple[int, bytes]]:
-        """Return length and row of that number of each other rank, once.
+        """Return length and row of that number of each other rank, once; again if one was late.
 
         Args:
             number: what ``send`` gave.
             limit: seconds to wait for a rank that has not sent it.
 
         Raises:
-            LinkError: one is gone or late.
+            LateError: one is late.
+            LinkError: one is gone.
         """
-        return {other: self._row(other, number, limit) for other in self._others}
-
-    def _row(self, other: int, number: int, limit: float) -> tuple[int, bytes]:
-        inbox = self._inboxes[other]
-        while number not in inbox.rows:
-            inbox.add(self._rows.read(other, limit))
-        return inbox.rows.pop(number)
+        for other, inbox in self._inboxes.items():
+            while number not in inbox.rows:
+                inbox.add(self._rows.read(other, limit))
+        return {other: inbox.rows.pop(number) for other, inbox in self._inboxes.items()}
 
     def notify(self) -> int:
         """Tell the others that one more piece of this rank's memory may be read; its number."""
@@ -192,7 +194,7 @@ class _Pipes:
         poll.register(end, select.POLLIN)
         if not poll.poll(min(limit * 1000.0, _LONGEST_POLL)):
             if limit > 0:
-                raise LinkError(f"the connection to rank {other} timed out")
+                raise LateError(f"the connection to rank {other} timed out")
             return b""
         found = os.read(end, 1 << 16)
         if not found:

@@ -5,17 +5,20 @@ one over gloo for decisions, which are a few bytes on the host and must not wait
 all processes are of one machine, decisions take a shorter way, ``local_link``.
 
 Every wait has a time limit. A limit that runs out, or a connection that breaks, ends in an error
-that names the first cause, which ``FailureWatch`` keeps.
+that names the first cause, which ``FailureWatch`` keeps. While another rank says that it works
+alone (``at_work``), decisions are waited for again.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
+import logging
 import os
 import pickle
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -27,8 +30,9 @@ import torch.distributed as dist
 from voicehub.errors import VoiceHubError
 from voicehub.strategies.environment import RankEnvironment, require_environment
 from voicehub.strategies.failure_watch import FailureWatch, RankFailedError, RankFailure
-from voicehub.strategies.local_link import LARGEST_ROW, LocalLink, connect
+from voicehub.strategies.local_link import LARGEST_ROW, LateError, LocalLink, connect
 
+logger = logging.getLogger(__name__)
 ResultT = TypeVar("ResultT")
 
 #: Bytes that one exchange carries without a second round.
@@ -38,6 +42,10 @@ _LENGTH = 8
 _OF_CONNECTIONS = re.compile(
     r"connection|timed? ?out|gloo|nccl|socket|broken pipe|process group|recvvalue", re.IGNORECASE
 )
+#: What gloo says of a wait that is over, and may be begun again.
+_OF_WAITS = re.compile(r"operation timed out", re.IGNORECASE)
+#: Seconds in which a rank that works alone has surely said so.
+_BEATS = 3.0
 #: Hours that a rank may wait where another is known to work alone (``patient``).
 _PATIENCE = timedelta(hours=12)
 #: For the ranks to find each other at the start.
@@ -141,8 +149,9 @@ class World:
 
         def collect() -> list[tuple[int, bytes]]:
             with self.explained(what):
-                limit = _PATIENCE if patient else self.limit
-                found = link.receive(number, limit.total_seconds())
+                found = self._wait(
+                    lambda limit: link.receive(number, limit.total_seconds()), patient
+                )
             found[self.rank] = (length, row)
             return [found[rank] for rank in range(self.size)]
 
@@ -161,11 +170,38 @@ class World:
 
         def collect() -> list[tuple[int, bytes]]:
             with self.explained(what):
-                work.wait(_PATIENCE if patient else self.limit)
+                self._wait(work.wait, patient)
             found = [bytes(part.numpy()) for part in gathered]
             return [(int.from_bytes(r[:_LENGTH], "little"), r[_LENGTH:]) for r in found]
 
         return collect
+
+    def _wait(self, wait: Callable[[timedelta], ResultT], patient: bool) -> ResultT:
+        """Wait for the others up to the limit, and on while one of them works alone."""
+        if patient:
+            return wait(_PATIENCE)
+        until, told = time.monotonic() + _PATIENCE.total_seconds(), False
+        while True:
+            try:
+                return wait(self.limit)
+            except RuntimeError as error:
+                if not (isinstance(error, LateError) or _OF_WAITS.search(str(error))):
+                    raise
+                found = self.watch.others_work(_BEATS)
+                if found is None or time.monotonic() > until:
+                    raise
+            if not told:
+                logger.warning("Rank %d waits for rank %d, at %s.", self.rank, *found)
+                told = True
+
+    @contextmanager
+    def at_work(self, what: str) -> Iterator[None]:
+        """The others wait for this rank longer than the limit while it is at ``what``."""
+        before, self.watch.work = self.watch.work, what
+        try:
+            yield
+        finally:
+            self.watch.work = before
 
     @contextmanager
     def explained(self, what: str) -> Iterator[None]:

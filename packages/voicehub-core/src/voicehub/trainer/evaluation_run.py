@@ -61,6 +61,7 @@ def _evaluate_with(
         if weights == "ema":
             row["start_share"] = trainer.averaging.ema.start_share()
     trainer.log(row, prefix=prefix, splits=tuple(splits))
+    trainer.strategy.barrier()  # callbacks take longer on the process that reports
     return metrics
 
 

@@ -91,6 +91,7 @@ class TrainingLoop:
         control.should_epoch_stop = False
         num_batches = self.feed.num_batches(state.train_epoch)
         self.actions.fire("on_epoch_begin")
+        self.strategy.barrier()  # callbacks take longer on the process that reports
         for batches, shared in self._windows():
             self._run_window(batches, shared, num_batches)
             if state.global_step >= self.horizon.max_steps:
@@ -234,6 +235,8 @@ class TrainingLoop:
         if control.should_log:
             control.should_log = False
             self._log()
+            if control.should_evaluate or control.should_save:
+                self.strategy.barrier()  # callbacks take longer on the process that reports
         if control.should_evaluate:
             control.should_evaluate = False
             if self.state.last_evaluation_step != step:

@@ -409,8 +409,9 @@ class Trainer:
     # What the loop asks for.
 
     def fire(self, event: str, **context: Any) -> None:
-        """Call an event on every callback that listens to it."""
-        self.callbacks.fire(event, self.args, self.state, self.control, **context)
+        """Call an event on every callback that listens to it; other processes wait as long."""
+        with self.strategy.at_work(f"callbacks of {event}"):
+            self.callbacks.fire(event, self.args, self.state, self.control, **context)
 
     def log(self, values: Mapping[str, Any], **context: Any) -> None:
         """Append a row to the log history and tell the callbacks.
@@ -445,6 +446,7 @@ class Trainer:
         """Copy the state of this step and start writing its checkpoint."""
         assert self._run is not None
         self.fire("on_save")
+        self.strategy.barrier()  # callbacks take longer on the process that reports
         self._run.saver.save(self.state)
 
     def report_saved(self, path: Path) -> None:
