@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from loopback_sshd import TOOLS, Host, find, serve
+from voicehub_remote.ssh import Remote
+
+_TRAINS = frozenset({"test_description", "test_story", "test_verbs"})
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +25,25 @@ def sshd() -> Iterator[Host]:
         pytest.skip(f"needs {', '.join(missing) or 'a POSIX system'}")
     with serve() as host:
         yield host
+
+
+@pytest.fixture
+def full_disk(sshd: Host) -> Iterator[str]:
+    """A folder of the host on a disk of 64 KiB, empty before and after."""
+    if sshd.full_disk is None:
+        pytest.skip("a small disk cannot be mounted here")
+    yield sshd.full_disk
+    with Remote(sshd.target()) as remote:
+        remote.run(f"rm -rf {sshd.full_disk}/*", what="tidy up")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where this plugin is alone with the core there is nothing that could be trained."""
+    if find_spec("voicehub_example") is None:
+        skip = pytest.mark.skip(reason="trains example/tiny: needs voicehub-example")
+        for item in items:
+            if item.path.parent == Path(__file__).parent and item.path.stem in _TRAINS:
+                item.add_marker(skip)
 
 
 @pytest.fixture

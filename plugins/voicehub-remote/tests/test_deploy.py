@@ -328,12 +328,10 @@ def test_a_requirement_that_would_replace_torch_is_refused_by_pip(
     assert "torch==1.0" in capfd.readouterr().err
 
 
-def test_a_full_disk(sshd: Host, tmp_path: Path) -> None:
-    if sshd.full_disk is None:
-        pytest.skip("a small disk cannot be mounted here")
+def test_a_full_disk(sshd: Host, full_disk: str, tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "big").write_bytes(bytes(range(256)) * 1024)
-    root = f"{sshd.full_disk}/root"
+    root = f"{full_disk}/root"
     said = told(sshd, tmp_path, "--skip-setup", code=1, root=root)
     assert f"could not send the project: the disk is full at {root}" in said
 
