@@ -3,59 +3,52 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from voicehub.cli.options import JsonOption
 from voicehub.cli.output import finish
 from voicehub.cli.tables import duration
 from voicehub_data.cli.options import ColumnMapOption, KindOption, SetOption, source_config
+from voicehub_flow.features.cli.extract_options import (
+    AudioOption,
+    ClipOption,
+    DtypeOption,
+    ExtractorOption,
+    GainOption,
+    ManifestArgument,
+    MaxSegmentsOption,
+    MinSecondsOption,
+    ProcessesOption,
+    RestartOption,
+    SecondsOption,
+    ShardRowsOption,
+    ShortOption,
+    StoreArgument,
+    SyncOption,
+    TextOption,
+)
 
 if TYPE_CHECKING:
     from voicehub_flow.features.run import ExtractionSummary
 
 
 def extract(
-    manifest: Annotated[
-        str, typer.Argument(metavar="MANIFEST", help="The recordings: a manifest or a folder.")
-    ],
-    store: Annotated[Path, typer.Argument(metavar="STORE", help="Directory of the store.")],
-    audio: Annotated[
-        str,
-        typer.Option(help="Latents: log-mel-pca (fitted here), encodec=DIR, dac=DIR."),
-    ] = "log-mel-pca",
-    text: Annotated[
-        str, typer.Option(help="Texts: hashed, clip-text=DIR, text-encoder=DIR.")
-    ] = "hashed",
-    clip: Annotated[
-        str | None, typer.Option(help="Frames of the video: frame-grid, clip-vision=DIR.")
-    ] = None,
-    sync: Annotated[
-        str | None, typer.Option(help="What moves in it: motion-grid, clip-vision=DIR.")
-    ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option("--option", "-o", help="KIND.KEY=VALUE of an extractor; repeat for more."),
-    ] = None,
-    seconds: Annotated[float, typer.Option(help="Of every clip.")] = 8.0,
-    min_seconds: Annotated[
-        float | None, typer.Option(help="Reject shorter recordings; by default under --seconds.")
-    ] = None,
-    short: Annotated[
-        str, typer.Option(help="Recordings shorter than a clip: reject, or pad with silence.")
-    ] = "reject",
-    max_segments: Annotated[
-        int, typer.Option(min=1, help="Clips of a recording, one after the other.")
-    ] = 1,
-    gain: Annotated[float, typer.Option(help="Peak of every clip; 0 leaves it as it is.")] = 0.95,
-    dtype: Annotated[str, typer.Option(help="On disk: float32, bfloat16, float16.")] = "float32",
-    shard_rows: Annotated[int, typer.Option(min=1, help="Recordings of a shard.")] = 64,
-    processes: Annotated[int, typer.Option(min=1, help="That share the work.")] = 1,
-    restart: Annotated[
-        bool, typer.Option("--restart", help="Discard what an interrupted run has done.")
-    ] = False,
+    manifest: ManifestArgument,
+    store: StoreArgument,
+    audio: AudioOption = "log-mel-pca",
+    text: TextOption = "hashed",
+    clip: ClipOption = None,
+    sync: SyncOption = None,
+    option: ExtractorOption = None,
+    seconds: SecondsOption = 8.0,
+    min_seconds: MinSecondsOption = None,
+    short: ShortOption = "reject",
+    max_segments: MaxSegmentsOption = 1,
+    gain: GainOption = 0.95,
+    dtype: DtypeOption = "float32",
+    shard_rows: ShardRowsOption = 64,
+    processes: ProcessesOption = 1,
+    restart: RestartOption = False,
     kind: KindOption = "auto",
     column_map: ColumnMapOption = None,
     set_: SetOption = None,
