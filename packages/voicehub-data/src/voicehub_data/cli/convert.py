@@ -23,7 +23,7 @@ from voicehub_data.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from voicehub_data.convert import AudioFormat
+    from voicehub_data.convert import AudioFormat, ConvertedAudio
 
 
 def convert(
@@ -80,9 +80,7 @@ def convert(
         )
         rows = done.rows
         result |= {"audio_dir": audio_dir, "clipped_files": done.clipped_files}
-        lines.append(f"wrote {len(rows):,} files to {audio_dir}")
-        if done.clipped_files:
-            lines.append(f"{done.clipped_files:,} of them had samples beyond full scale, cut off")
+        lines += _told(done, audio_dir)
     write_manifest(rows, output, overwrite=overwrite)
     seconds = sum(row.duration or 0.0 for row in rows)
     lines.append(f"wrote {output}: {len(rows):,} rows, {duration(seconds)}")
@@ -95,6 +93,13 @@ def _audio_format(name: str) -> AudioFormat:
     if name == "flac" or name == "wav":
         return name
     raise ConfigurationError(f"--audio-format {name!r}: expected flac or wav.")
+
+
+def _told(done: ConvertedAudio, directory: Path) -> list[str]:
+    lines = [f"wrote {len(done.rows):,} files to {directory}"]
+    if done.clipped_files:
+        lines.append(f"{done.clipped_files:,} of them had samples beyond full scale, cut off")
+    return lines
 
 
 def _require_target(output: Path, overwrite: bool) -> None:
