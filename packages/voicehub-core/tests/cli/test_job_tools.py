@@ -45,24 +45,6 @@ def verdicts(files: list[Path], home: Path) -> dict[str, str | None]:
     return {Path(path).name: verdict for path, verdict in said.items()}
 
 
-def test_every_combination_of_options_is_taken(
-    cli: Run, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(
-        launch, "settled", lambda plan: plan
-    )  # the configuration is not in question
-    files = {}
-    for to, ending in ENDINGS.items():
-        for number, options in enumerate(cases(to)):
-            file = work / f"{number}.{ending}"
-            outcome = cli("launch", *options, "--to", to, "--output", str(file), "--", *WORDS)
-            assert outcome.code == 0, outcome.stderr
-            files[file.name] = options
-    said = verdicts([work / name for name in files], work)
-    assert {files[name]: verdict for name, verdict in said.items() if verdict is not None} == {}
-    assert set(said) == set(files)
-
-
 WRONG: dict[str, tuple[str, Mapping[str, Any], str]] = {
     "an unknown field of a task": ("skypilot", {"num_node": 2}, "num_node"),
     "an unknown field of resources": ("skypilot", {"resources": {"gpu": "H100:8"}}, "gpu"),
@@ -76,14 +58,38 @@ WRONG: dict[str, tuple[str, Mapping[str, Any], str]] = {
 }
 
 
-def test_wrong_files_are_not(cli: Run, work: Path) -> None:
-    right = {}
-    for to in ENDINGS:
-        outcome = cli("launch", "--to", to, "--", *WORDS)
-        right[to] = yaml.safe_load(outcome.stdout)
-    for what, (to, change, _) in WRONG.items():
-        (work / f"{what}.{ENDINGS[to]}").write_text(yaml.safe_dump({**right[to], **change}))
-    said = verdicts([work / f"{what}.{ENDINGS[to]}" for what, (to, *_) in WRONG.items()], work)
-    for what, (to, _, named) in WRONG.items():
-        verdict = said[f"{what}.{ENDINGS[to]}"]
-        assert verdict is not None and named in verdict, what
+def write_right(cli: Run, folder: Path) -> dict[str, tuple[str, ...]]:
+    """Files of all combinations of options, and these by the name of the file."""
+    written = {}
+    for to, ending in ENDINGS.items():
+        for number, options in enumerate(cases(to)):
+            file = folder / f"{number}.{ending}"
+            outcome = cli("launch", *options, "--to", to, "--output", str(file), "--", *WORDS)
+            assert outcome.code == 0, outcome.stderr
+            written[file.name] = options
+    return written
+
+
+def write_wrong(folder: Path) -> dict[str, str]:
+    """Files with one thing wrong each, made of right ones; what must be named, by file."""
+    written = {}
+    for what, (to, change, named) in WRONG.items():
+        right = yaml.safe_load((folder / f"0.{ENDINGS[to]}").read_text())
+        file = folder / f"{what}.{ENDINGS[to]}"
+        file.write_text(yaml.safe_dump({**right, **change}))
+        written[file.name] = named
+    return written
+
+
+def test_every_combination_of_options_is_taken_and_wrong_files_are_not(
+    cli: Run, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one call: to load the tools takes longer than to ask them."""
+    monkeypatch.setattr(launch, "settled", lambda plan: plan)  # the configuration is right
+    right = write_right(cli, work)
+    wrong = write_wrong(work)
+    said = verdicts([work / name for name in (*right, *wrong)], work)
+    assert {right[name]: said[name] for name in right if said[name] is not None} == {}
+    for name, named in wrong.items():
+        verdict = said[name]
+        assert verdict is not None and named in verdict, name
