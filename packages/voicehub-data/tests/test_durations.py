@@ -24,11 +24,19 @@ def test_missing_ones_are_filled(write_jsonl, write_audio, workers):
 def test_all_failures_are_named(write_jsonl, write_audio, tmp_path):
     write_audio("a.wav", 1.0)
     (tmp_path / "text.wav").write_text("no audio here")
-    rows = [{"audio_filepath": name} for name in ("gone.wav", "a.wav", "text.wav")]
+    write_audio("still.wav", 0.0)
+    names = ("gone.wav", "a.wav", "text.wav", "still.wav")
+    rows = [{"audio_filepath": name} for name in names]
     manifest = read_manifest(write_jsonl([*rows, {"audio_filepath": "a.wav", "offset": 1.0}]))
     with pytest.raises(DataError) as error:
         fill_durations(manifest)
     message = str(error.value)
-    assert "3 durations cannot be read" in message
-    for words in ("row 1: ", "no such audio file", "row 3: ", "row 4: offset 1 s"):
+    assert "4 durations cannot be read" in message
+    for words in (
+        "row 1: ",
+        "no such audio file",
+        "row 3: ",
+        "row 5: offset 1 s",
+        "still.wav: holds no",
+    ):
         assert words in message

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from typing import Any
 import pytest
 
 from voicehub.cli import health_checks, installed
+from voicehub.cli.output import say, survive_encodings
+from voicehub.cli.preset_files import Preset
 
 Run = Callable[..., Any]
 
@@ -34,6 +38,29 @@ def test_presets_of_packages_and_of_the_user(cli: Run, work: Path) -> None:
     assert found["my/own"] == "Mine alone."
     assert not any(name.startswith(("data/", "toy/_")) for name in found)
     assert "toy/tiny" in cli("presets").stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "summary"),
+    [
+        ("# One. Two.\nname: x\n", "One."),
+        ("# A 0.8B model, of which\n# more later. Never.\n", "A 0.8B model, of which more later."),
+        ("\n# @package _global_\n#\n# No end\n\n# Apart.\n", "No end"),
+        ("name: x\n# Too late.\n", ""),
+        ("", ""),
+    ],
+)
+def test_a_summary_is_a_whole_sentence(tmp_path: Path, text: str, summary: str) -> None:
+    (tmp_path / "p.yaml").write_text(text)
+    assert Preset("f/p", tmp_path, "p", "f").summary() == summary
+
+
+def test_letters_that_a_terminal_cannot_show_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", narrow)
+    survive_encodings()
+    say("\u00fcber")
+    assert narrow.buffer.getvalue().split() == [b"\\xfcber"]
 
 
 def test_a_broken_family_hides_no_other(cli: Run, site: Path, planted: Any) -> None:
@@ -160,7 +187,7 @@ def test_a_bad_file_is_named_and_the_others_are_done(cli: Run, model: Path, work
     assert [item["text"] for item in outcome.last_json["transcriptions"]] == ["one", "three"]
     (failed,) = outcome.last_json["failed"]
     assert failed["file"] == "b.wav" and "0 bytes" in failed["message"]
-    assert "b.wav" in outcome.stderr
+    assert outcome.stderr.count("b.wav") == 1
     plain = cli("transcribe", "a.wav", "b.wav", "c.wav", "--model", "runs/toy")
     assert plain.stdout.splitlines() == ["a.wav: one", "c.wav: three"]
 

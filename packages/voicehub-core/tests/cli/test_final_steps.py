@@ -189,6 +189,7 @@ def test_prompts_that_are_wrong_are_named(tmp_path: Path, line: str, message: st
         (("--run", ".", "--weights", "best"), "raw or ema"),
         (("--run", ".", "--step", "3"), "--step belongs to --sigma-rel"),
         (("--run", "."), "does not exist: the run has not ended"),
+        (("--run", ".", "--out", "train.jsonl"), "--out train.jsonl cannot be written"),
         (("--model", ".", "--weights", "ema"), "a model as it is"),
     ],
 )

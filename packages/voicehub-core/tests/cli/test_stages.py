@@ -132,6 +132,9 @@ def test_each_stage_starts_from_the_model_of_the_one_before(cli: Run, staged: Pa
     assert [Path(stage["run_directory"]).name for stage in chain["stages"]] == folders
     assert [stage["steps"] for stage in chain["stages"]] == [8, 12, 6]
     assert outcome.last_json["summary"]["name"] == "staged-long"
+    # What one stage came to is told before the next begins.
+    told = [line for line in outcome.stderr.splitlines() if line.startswith(("stage ", "Done"))]
+    assert [line.split()[0] for line in told] == ["stage", "Done:"] * 2 + ["stage"]
     assert config_of(staged, "1-head")["init_from"] is None
     for before, folder in itertools.pairwise(folders):
         start = config_of(staged, folder)["init_from"]

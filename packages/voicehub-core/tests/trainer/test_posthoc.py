@@ -219,6 +219,8 @@ def test_the_command_writes_a_model(toy: Any, capsys: pytest.CaptureFixture[str]
     assert command(options) == 0
     shown = capsys.readouterr().out
     assert "profile residual" in shown and str(out) in shown
+    assert command([*options[:-1], str(out / "config.json/x")]) == 2
+    assert "config.json cannot be written" in capsys.readouterr().err
     manifest = json.loads((out / "training_recipe.json").read_text())
     assert manifest["weights"] == "ema" and manifest["ema"]["sigma_rel"] == 0.12
     terms = manifest["ema"]["synthesis"]["terms"]

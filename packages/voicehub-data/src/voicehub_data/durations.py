@@ -50,6 +50,9 @@ def _filled(row: ManifestRow, info: AudioInfo | str, failures: list[str]) -> Man
     if info.frames < 0:
         failures.append(f"row {row.row}: {row.audio_filepath}: the header states no length")
         return row
+    if info.frames == 0:
+        failures.append(f"row {row.row}: {row.audio_filepath}: holds no samples")
+        return row
     remaining = info.duration - row.offset
     if remaining <= 0:
         failures.append(

@@ -38,6 +38,7 @@ from voicehub.cli.output import (
     print_json_error,
     report_failure,
     report_wrong_use,
+    survive_encodings,
 )
 from voicehub.plugins.groups import COMMANDS
 
@@ -153,6 +154,8 @@ def run(arguments: Sequence[str]) -> int:
     except _ParserError as error:
         error.show()  # type: ignore[attr-defined]
         usage = isinstance(error, _ParserUsageError)
+        if arguments[0] == "train" and str(error).startswith("No such option"):
+            print("A setting has no dashes: training.learning_rate=1e-3", file=sys.stderr)
         code = report_wrong_use(str(error) or "missing command", json_mode=json_mode)
         return code if usage else EXIT_FAILED
     except (typer.Abort, KeyboardInterrupt):
@@ -182,6 +185,7 @@ def main() -> NoReturn:
     # Threads of torch that wait for each other by spinning slow a busy machine down tenfold. The
     # variable counts only if it is set before torch loads; yours wins.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    survive_encodings()
     sys.exit(run(sys.argv[1:]))
 
 

@@ -197,6 +197,8 @@ def _run_stages(
             stage = finished[position]
             _say(chain, f"{head}: finished earlier, {stage.steps:,} steps")
             continue
+        if summary.last is not None:
+            _say(chain, f"\n{summary.last.text()}")
         if position > 0:
             _check_start(chain, finished[-1], request)
             _say(chain, f"\n{head}: from {request.config.init_from}")
@@ -271,8 +273,6 @@ def _run_stage(
     from voicehub.cli.run_record import recorded_start
     from voicehub.cli.training_run import run_training
 
-    if summary.last is not None:
-        _say(chain, f"\n{summary.last.text()}")
     run = summary.last = run_training(request, estimates)
     summary.failures += [f"{request.composition.stage}: {text}" for text in run.failures]
     wait_for_all()  # the primary process has written the model by then

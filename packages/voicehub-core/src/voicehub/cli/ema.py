@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from voicehub.cli.options import JsonOption
+from voicehub.cli.options import JsonOption, require_folder
 from voicehub.cli.output import UsageError, finish
 from voicehub.cli.tables import table
 
@@ -74,6 +74,7 @@ def synthesize(
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"--out {out} is there already. Name a directory that does not exist yet.")
     plan = plan_synthesis(run, sigma_rel, step=step, force=force)
+    require_folder("--out", out.parent)  # the model comes there as a whole
     write_averaged_artifact(base, out, dict(synthesised(plan)), plan.describe())
     result = {"model": out, **plan.describe()}
     finish(result, json_mode=json_, human=f"{_text(plan)}\nmodel   {out}")

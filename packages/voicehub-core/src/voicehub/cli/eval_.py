@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from voicehub.cli.options import DeviceOption, JsonOption
+from voicehub.cli.options import DeviceOption, JsonOption, require_folder
 from voicehub.cli.output import UsageError, finish, jsonable, say
 from voicehub.cli.tables import table
 
@@ -51,6 +51,8 @@ def evaluate(
 
     if predictions is not None:
         _check_writable(predictions)
+    if pictures is not None:
+        require_folder("--pictures", pictures)
     model = load_measurable(model_dir, model_type=model_type, device=device)
     # Greedy is every recogniser's default; only a wider beam is passed on.
     options: dict[str, Any] = {"beam_size": beam_size} if beam_size > 1 else {}
@@ -93,7 +95,6 @@ def _write_rows(path: Path, report: EvaluationReport) -> None:
 
 
 def _write_pictures(folder: Path, report: EvaluationReport, *, json_mode: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     for name, content in report.pictures.items():
         path = folder / f"{name}.png"
         path.write_bytes(content)

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from voicehub.cli.options import JsonOption
+from voicehub.cli.options import JsonOption, require_folder
 from voicehub.cli.output import UsageError, finish
 
 TEMPLATE = Path(__file__).with_name("plugin_template")
@@ -49,9 +49,10 @@ def write_plugin(name: str, directory: Path, *, license_: str = "") -> list[str]
 
     Raises:
         UsageError: the name is no plain lower-case one or is taken, or the directory holds
-            something.
+            something or cannot be written.
     """
     _check(name, directory)
+    require_folder("--output", directory)
     words = _words(name, license_)
     written = []
     for source in sorted(TEMPLATE.rglob(f"*{_ENDING}")):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +16,22 @@ JsonOption = Annotated[
 DeviceOption = Annotated[
     str, typer.Option("--device", help="cpu, cuda, mps, or auto for the best there is.")
 ]
+
+
+def require_folder(option: str, path: Path) -> None:
+    """Make the folder that ``option`` names, before work whose result it is for.
+
+    Raises:
+        UsageError: it cannot be made or written to.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"{option} {path} cannot be written: {error.strerror or error}. Name another folder."
+        ) from None
 
 
 def resolve_device(name: str) -> str:

@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use. Commands of plugins call ``finish`` a
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -55,6 +56,17 @@ def jsonable(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
     return str(value)
+
+
+def survive_encodings() -> None:
+    """Have standard output and error escape what their encoding cannot hold.
+
+    A run must not end because a path, a transcript or a name has a letter that a terminal in
+    Latin-1, or a pipe on Windows, cannot show.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def say(text: str = "", *, json_mode: bool = False) -> None:

@@ -7,7 +7,9 @@ that is named (or for all when presets are listed).
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ HOW_TO_LIST = "`voicehub presets` lists what there is."
 
 # Folders of ./configs that hold parts of a configuration. A file in them is never a preset.
 GROUP_FOLDERS = frozenset({"data", "model", "experiments", "hydra"})
+_SENTENCE_END = re.compile(r"[.!?](?=\s|$)")
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,17 @@ class Preset:
         return self.family is None
 
     def summary(self) -> str:
-        """The text of the first comment line of the file, or nothing."""
+        """The first sentence of the comment that the file begins with, or nothing."""
+        words: list[str] = []
         for line in self.path.read_text(encoding="utf-8").splitlines():
-            if line.startswith("#") and "@package" not in line:
-                return line.lstrip("# ").strip()
-            if line.strip() and not line.startswith("#"):
-                break
-        return ""
+            if not line.startswith("#"):
+                if words or line.strip():
+                    break
+            elif "@package" not in line:
+                words += line.lstrip("#").split()
+        text = " ".join(words)
+        end = _SENTENCE_END.search(text)
+        return text[: end.end()] if end is not None else text
 
 
 def families() -> tuple[str, ...]:
@@ -137,6 +144,8 @@ def find_preset(name: str, cwd: Path) -> Preset:
 
 def _no_such_preset(wanted: str, family: str, names: list[str]) -> str:
     known = families()
+    if "/" not in wanted and (meant := _with_that_name(wanted)):
+        return f"There is no preset '{wanted}'; a name begins with its family: {', '.join(meant)}."
     if family not in known:
         # The family itself may be misspelt: then compare names as family/preset of the nearest.
         near = nearest(family, known)
@@ -148,3 +157,12 @@ def _no_such_preset(wanted: str, family: str, names: list[str]) -> str:
     guess = did_you_mean(wanted, names)
     have = f"families with presets: {', '.join(known) or 'none installed'}"
     return f"There is no preset '{wanted}'.{guess} {HOW_TO_LIST} ({have})"
+
+
+def _with_that_name(name: str) -> list[str]:
+    """Full names of the presets that are called ``name`` in their family."""
+    found: list[str] = []
+    for family in families():
+        with suppress(PluginError):  # a broken family must not hide the others
+            found += [preset.name for preset in family_presets(family) if preset.config == name]
+    return found

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from voicehub.cli.options import DeviceOption, JsonOption
+from voicehub.cli.options import DeviceOption, JsonOption, require_folder
 from voicehub.cli.output import UsageError, finish, print_error, say
 
 
@@ -50,6 +50,7 @@ def sample(
     if step is not None and sigma_rel is None:
         raise UsageError("--step belongs to --sigma-rel: the updates that it averages over.")
     asked = read_prompts(prompts)
+    require_folder("--out", out)
     chosen = ChosenModel(run, model, weights, sigma_rel, step, force)
 
     def tell(made: SavedSample) -> None:

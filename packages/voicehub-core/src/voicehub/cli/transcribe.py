@@ -34,9 +34,7 @@ def transcribe(
     """Transcribe audio files. A file that cannot be read is named; the others are done."""
     from voicehub.cli.recognisers import load_recogniser
 
-    missing = [str(file) for file in files if not file.is_file()]
-    if missing:
-        raise UsageError(f"No such audio file: {', '.join(missing)}.")
+    _require_files(files)
     recogniser = load_recogniser(model, model_type=model_type, device=device)
     options = {"batch_size": batch_size, "beam_size": beam_size, "timestamps": timestamps}
     done: list[dict[str, Any]] = []
@@ -44,13 +42,26 @@ def transcribe(
     for file, outcome in _outcomes(recogniser, files, batch_size, options):
         if isinstance(outcome, DataError):
             failed.append({"file": str(file), "message": str(outcome)})
-            print_error(f"{file}: {outcome}")
+            text = str(outcome)  # which mostly begins with the file
+            print_error(text if text.startswith(str(file)) else f"{file}: {text}")
             continue
         done.append({"file": str(file), **outcome.to_dict()})
         if not json_:
             print(_text(file, outcome, alone=len(files) == 1), flush=True)
     result: dict[str, Any] = {"transcriptions": done, "failed": failed}
     finish(result, json_mode=json_, ok=not failed)
+
+
+def _require_files(files: Sequence[Path]) -> None:
+    missing = [str(file) for file in files if not file.exists()]
+    if missing:
+        raise UsageError(f"No such audio file: {', '.join(missing)}.")
+    folders = [str(file) for file in files if file.is_dir()]
+    if folders:
+        raise UsageError(
+            f"Audio files are expected, these are folders: {', '.join(folders)}. Name what lies in "
+            f"them, as in {folders[0]}/*.wav."
+        )
 
 
 def _outcomes(

@@ -64,6 +64,8 @@ def read_config(directory: Path) -> dict[str, Any]:
     path = directory / CONFIG_FILE
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+    except NotADirectoryError:
+        raise ConfigurationError(f"{directory} is a file; expected a model directory.") from None
     except FileNotFoundError:
         raise ConfigurationError(
             f"{directory} holds no {CONFIG_FILE}, so it is no model directory."

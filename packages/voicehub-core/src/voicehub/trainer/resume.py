@@ -33,8 +33,8 @@ from voicehub.trainer.topology import without_topology
 logger = logging.getLogger(__name__)
 
 _WARM_START = (
-    "To start a new run from these weights alone, load them into the model "
-    "(Trainer.load_weights) and train into another output_dir."
+    "To start a new run from the weights alone, choose another training.output_dir and give "
+    "init_from=RUN (a finished run or a model), or in Python load them with Trainer.load_weights."
 )
 
 
