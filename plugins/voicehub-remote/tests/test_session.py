@@ -9,6 +9,7 @@ import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from local_host import LocalHost, ended, until
@@ -22,12 +23,14 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Iterator[LocalHost]:
-    home = tmp_path / "a home"
-    home.mkdir()
-    host = LocalHost(home)
-    yield host
-    host.power_off()
+def host() -> Iterator[LocalHost]:
+    # Not in tmp_path: the path of a socket is short, and that of a test need not be.
+    with TemporaryDirectory(prefix="vh-") as folder:
+        home = Path(folder) / "a home"
+        home.mkdir()
+        host = LocalHost(home)
+        yield host
+        host.power_off()
 
 
 def test_the_exit_code_and_all_output_are_kept(host: LocalHost) -> None:
