@@ -8,6 +8,7 @@ import pytest
 from pydantic import ValidationError, model_validator
 from typing_extensions import Self
 
+from voicehub.errors import ConfigurationError
 from voicehub.trainer.run_config import RunConfig
 
 
@@ -38,8 +39,18 @@ def test_without_data_nothing_is_evaluated_chosen_or_stopped():
         metric_for_best_model="loss",
         early_stopping_patience=2,
     )
-    assert config.evaluate_nothing() == ["no data.eval was given: nothing is evaluated"]
+    (told,) = config.evaluate_nothing()
+    assert told.startswith("no data.eval was given: nothing is evaluated")
+    assert "no load_best_model_at_end and no early_stopping_patience" in told
     training = config.training
     assert (training.eval_strategy, training.load_best_model_at_end) == ("no", False)
     assert training.early_stopping_patience is None
     assert config.evaluate_nothing() == [], "said once"
+
+
+def test_a_learning_rate_that_follows_evaluations_needs_data_for_them():
+    config = run(eval_strategy="epoch", lr_scheduler_type="plateau")
+    with pytest.raises(ConfigurationError, match="plateau follows evaluations, and no data.eval"):
+        config.evaluate_nothing()
+    (told,) = run(eval_strategy="epoch").evaluate_nothing()
+    assert told == "no data.eval was given: nothing is evaluated"

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from voicehub.errors import ConfigurationError
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.section import Section
 
@@ -57,13 +58,27 @@ class RunConfig(Section):
 
         Returns:
             What to say of it; empty where the run evaluates nothing anyway.
+
+        Raises:
+            ConfigurationError: the learning rate follows what evaluations find.
         """
         training = self.training
         if training.eval_strategy == "no":
             return []
+        if training.lr_scheduler_type == "plateau":
+            raise ConfigurationError(
+                "training.lr_scheduler_type=plateau follows evaluations, and no data.eval was "
+                "given. Give data.eval=MANIFEST, or choose another schedule, such as linear."
+            )
+        idle = [
+            name
+            for name in ("load_best_model_at_end", "early_stopping_patience")
+            if getattr(training, name)
+        ]
         # In this order: on the way the settings must not contradict each other.
         training.load_best_model_at_end = False
         training.metric_for_best_model = None
         training.early_stopping_patience = None
         training.eval_strategy = "no"
-        return ["no data.eval was given: nothing is evaluated"]
+        without = f", and there is no {' and no '.join(idle)}" if idle else ""
+        return [f"no data.eval was given: nothing is evaluated{without}"]
