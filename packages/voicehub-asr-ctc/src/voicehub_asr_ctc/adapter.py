@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from voicehub.adapters.base import TrainingAdapter
 from voicehub.adapters.outputs import SpeechTrainingOutput
 from voicehub.errors import DataError
-from voicehub.kernels import Loss, load_loss
+from voicehub.kernels import load_loss
 from voicehub.specs.model import ModelTrainingSpec
 from voicehub.specs.phase import TrainingPhaseSpec
 from voicehub_asr_ctc.config import ObjectiveConfig
@@ -20,6 +20,7 @@ from voicehub_asr_ctc.decoding import greedy
 from voicehub_asr_ctc.decoding.forced import minimum_frames
 from voicehub_asr_ctc.forward import run_apart, run_together
 from voicehub_asr_ctc.log_mel_model import LogMelCTC
+from voicehub_asr_ctc.losses import CTCLoss
 from voicehub_asr_ctc.metrics import EvaluationRow, error_rates
 from voicehub_asr_ctc.pretrained_model import TransformersCTC
 
@@ -44,7 +45,7 @@ class CTCAdapter(TrainingAdapter):
     def __init__(self, model: Any, spec: ModelTrainingSpec) -> None:
         super().__init__(model, spec)
         self.blank_share: float | None = None
-        self._ctc_loss: Loss | None = None
+        self._ctc_loss: Callable[..., CTCLoss] | None = None
         self._weight = 0.0
         self._regularisers: dict[str, float] = {}
         self._thaw_step = 0
@@ -57,7 +58,7 @@ class CTCAdapter(TrainingAdapter):
         if self.is_ready:
             return
         super().setup()
-        self._ctc_loss = load_loss("asr_ctc.ctc")
+        self._ctc_loss = load_loss("asr_ctc.ctc").functions["ctc_loss"]
         objective = getattr(self.model, "config", None)
         if isinstance(objective, ObjectiveConfig):
             names = ("label_smoothing", "consistency_weight")

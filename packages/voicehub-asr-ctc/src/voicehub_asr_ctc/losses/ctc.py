@@ -208,4 +208,14 @@ def _name(position: int, ids: Sequence[str] | None) -> str:
     return f"utterance {position}" if ids is None else f"utterance {ids[position]!r}"
 
 
-LOSS = Loss("asr_ctc.ctc", {"ctc_loss": ctc_loss}, KERNELS)
+LOSS = Loss(
+    "asr_ctc.ctc",
+    {
+        "ctc_loss": ctc_loss,
+        # Tensors in, tensors out: these compile in one piece.
+        "negative_log_likelihood": ctc_negative_log_likelihood,
+        "uniform_divergence": uniform_divergence,
+        "consistency": consistency,
+    },
+    KERNELS,
+)
