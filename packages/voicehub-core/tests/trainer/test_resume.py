@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch import Tensor
 from voicehub.data.keyed_random import numpy_generator
 from voicehub.errors import CheckpointCorruptError, CheckpointMismatchError
 from voicehub.trainer.callbacks import TrainerCallback
+from voicehub.trainer.resume import check_same_run
 from voicehub.trainer.trainer import Trainer
 
 STEPS = 9  # of 22 items in micro-batches of 3, two to a window: 4 windows an epoch
@@ -388,3 +390,15 @@ def test_a_best_checkpoint_left_behind_is_forgotten(toy: Any, tmp_path: Path) ->
     part("first")
     moved = part("second", resume=str(tmp_path / "first" / "checkpoint-4"))
     assert moved.state.best_model_checkpoint in ("checkpoint-5", "checkpoint-6")
+
+
+def test_a_changed_setting_is_named_before_the_layers_that_follow_from_it():
+    def manifest(size: int) -> dict[str, Any]:
+        layers = {f"Linear({size}, {number})": 1 for number in range(9)}
+        recipe = {"modules": layers, "network": {"size": size}}
+        keys = dict.fromkeys(("model_type", "adapter", "optimizer_names", "strategy"), "x")
+        return {**keys, "resume_signature": {"recipe": recipe}}
+
+    checkpoint: Any = SimpleNamespace(path=Path("checkpoint-3"), manifest=manifest(4))
+    with pytest.raises(CheckpointMismatchError, match=r"network\.size: checkpoint=4, current=8"):
+        check_same_run(checkpoint, manifest(8))

@@ -207,7 +207,9 @@ def _differences(
         for key in keys
         if manifest.get(key) != current[key]
     ]
-    return lines + [f"resume_signature.{found}" for found in compare_signatures(saved, now)]
+    found = [f"resume_signature.{difference}" for difference in compare_signatures(saved, now)]
+    # Few are shown. A setting that was changed says more than the many layers that follow from it.
+    return lines + sorted(found, key=lambda line: ".modules." in line)
 
 
 def check_same_directory(checkpoint: Checkpoint, run_dir: Path) -> None:
