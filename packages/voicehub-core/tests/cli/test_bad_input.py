@@ -25,6 +25,7 @@ DATA = ("data.train=train.jsonl",)
         (("train", "toy/none", *DATA), 2, "There is no preset 'toy/none'"),
         (("train", "toy/tiny", *DATA, "training.max_stepz=1"), 2, "training.max_steps"),
         (("train", "toy/tiny", *DATA, "training.max_steps=few"), 2, "expected int"),
+        (("train", "toy/tiny", *DATA, "training.lr_scheduler_type=cosin"), 2, "'cosine'? (command"),
         (("train", "toy/tiny", *DATA, "training.fp16=true", "training.bf16=true"), 2, "precision"),
         (("train", "toy/tiny"), 2, "data.train=VALUE"),
         (("train", "toy/tiny", "data.train=missing.jsonl"), 1, "missing.jsonl does not exist"),

@@ -201,7 +201,9 @@ def _problem(detail: ErrorDetails, config_class: type, composition: Composition)
     if is_section and isinstance(detail["input"], Mapping):
         # A rule about several keys together: the message names them itself.
         return Problem(key, "invalid", source, f"'{key}': {message}")
-    expected = f"; expected {type_name(annotation)}" if annotation is not None else ""
+    # A check of ours mostly says what it expects better than the type does.
+    says_it = annotation is None or "expected" in message
+    expected = "" if says_it else f"; expected {type_name(annotation)}"
     text = f"'{key}' = {detail['input']!r}: {message}{expected} ({source})"
     return Problem(key, "invalid", source, text)
 
