@@ -14,8 +14,10 @@ import torch
 from planned_memory import measured, planned, tiny_composition, trainers
 
 from voicehub.cli.app import run
+from voicehub.models.assets import REMOTE, Asset, AssetState
 from voicehub_data.synthetic.tones import write_tone_corpus
 from voicehub_hf.hub.loopback import Hub, serve_hub
+from voicehub_hf.hub.sizes import voicehub_size_assets
 from voicehub_hf.testing import make_tiny_ctc_checkpoint
 
 
@@ -130,17 +132,12 @@ def test_metadata_that_are_missing_or_make_no_sense_are_reported(
     assert not hub.downloads
 
 
-def test_what_headers_say_of_weights_is_shown(
-    hub: Hub, tones: str, checkpoint: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    hub.offered[CHECKPOINT] = {p.name: p.read_bytes() for p in checkpoint.iterdir()}
-    siblings = [{"rfilename": n, "size": len(c)} for n, c in hub.offered[CHECKPOINT].items()]
+def test_what_headers_say_of_weights_is_shown(hub: Hub) -> None:
     headers = {"parameters": {"F32": 94_395_552}, "total": 94_395_552}
-    said = look_up(siblings=siblings, safetensors=headers, sha=hub.head(CHECKPOINT))
-    hub.told[f"/api/models/{CHECKPOINT}"] = said
-    code, answer = planned_json(capsys, tones, f"model.path={CHECKPOINT}")
-    assert code == 0, answer
-    assert answer["assets"][0]["detail"] == "94,395,552 numbers in F32"
+    siblings = [{**WEIGHTS, "size": 377_607_901}]
+    hub.told[f"/api/models/{CHECKPOINT}"] = look_up(siblings=siblings, safetensors=headers)
+    (state,) = voicehub_size_assets([AssetState(Asset("model.path", CHECKPOINT), REMOTE)])
+    assert state.detail == "94,395,552 numbers in F32" and state.size == 377_607_901
 
 
 def test_a_hub_that_is_away_is_named(
