@@ -120,13 +120,35 @@ def test_the_last_evaluation_is_not_made_twice(cli: Run, work: Path) -> None:
     assert evaluations == [4, 8, 12]
 
 
-def test_a_second_run_into_the_same_directory_is_refused_with_the_ways_out(cli: Run) -> None:
+def test_a_second_run_into_the_same_directory_is_refused_with_the_ways_out(
+    cli: Run, work: Path
+) -> None:
     assert cli("train", "toy/tiny", *DATA).code == 0
     outcome = cli("train", "toy/tiny", *DATA)
     assert outcome.code == 2
     for way in ("resume=auto", "training.output_dir=PATH", "training.overwrite_output_dir=true"):
         assert way in outcome.stderr
+    averages = work / "runs/toy/final-model-ema"
+    averages.mkdir()
     assert cli("train", "toy/tiny", *DATA, "training.overwrite_output_dir=true").code == 0
+    assert not averages.exists()  # they were of the weights that are replaced now
+
+
+@pytest.mark.parametrize("resume", [(), ("resume=auto",)])
+def test_a_model_without_checkpoints_is_not_replaced_unasked(
+    cli: Run, work: Path, resume: tuple[str, ...]
+) -> None:
+    model = work / "runs/toy/final-model/model.safetensors"
+    model.parent.mkdir(parents=True)
+    model.write_bytes(b"of an earlier run")
+    (work / "runs/toy/report.html").touch()
+    outcome = cli("train", "toy/tiny", *DATA, *resume)
+    assert outcome.code == 2
+    assert "runs/toy holds final-model and report.html of an earlier run" in outcome.stderr
+    for way in ("training.output_dir=PATH", "training.overwrite_output_dir=true"):
+        assert way in outcome.stderr
+    assert "resume=auto" not in outcome.stderr  # there is nothing to continue from
+    assert model.read_bytes() == b"of an earlier run"
 
 
 def test_resume_auto_continues_as_if_never_stopped(cli: Run, work: Path) -> None:

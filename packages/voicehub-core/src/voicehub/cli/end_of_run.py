@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from voicehub.reporting import figures
 from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
 from voicehub.reporting.media_files import latest_media
 from voicehub.reporting.summary import RunSummary, alerts_in
-from voicehub.trainer.averaging import Weights, weights_in_use
+from voicehub.trainer.averaging import AVERAGED_MODEL, Weights, weights_in_use
 from voicehub.trainer.metrics_file import METRICS_FILE, read_metrics
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def finish_run(
         record: Of the run.
     """
     model_directory = trainer.save_final_model()
+    if request.config.training.overwrite_output_dir and not request.config.resume:
+        _drop_older_averages(trainer)
     summary = _summary(request, trainer, output, model_directory)
     averaged = summary.averaged_model_directory
     # The one that the printed figures are of is the one to go on with.
@@ -70,6 +73,12 @@ def finish_run(
     if trainer.strategy.is_primary:
         _write(report, request.run_directory)
     return summary
+
+
+def _drop_older_averages(trainer: Trainer) -> None:
+    """A run that keeps no averages leaves none of the overwritten run beside its own weights."""
+    if trainer.averaging is None and trainer.strategy.is_primary:
+        shutil.rmtree(trainer.run_dir / AVERAGED_MODEL, ignore_errors=True)
 
 
 def _summary(

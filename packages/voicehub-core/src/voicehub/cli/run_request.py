@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from voicehub.checkpoints.layout import latest_checkpoint
 from voicehub.cli.compose import Composition
+from voicehub.cli.earlier_run import refuse_to_replace
 from voicehub.cli.output import UsageError
 from voicehub.cli.processes import was_restarted
 from voicehub.cli.run_record import config_as_yaml, recorded_start
@@ -93,7 +94,12 @@ def resume_from(request: RunRequest) -> bool | str | None:
         resume = "auto"  # the launcher has started this very run again after a failure
     if resume == "auto" and latest is not None:
         _check_same_start(request, latest)
+    overwrite = request.config.training.overwrite_output_dir
     if resume == "auto":
+        # A stage whose end was not recorded yet, and what is restarted, are made again.
+        made_again = request.composition.stage is not None or was_restarted()
+        if latest is None and not overwrite and not made_again:
+            refuse_to_replace(run_directory)
         return True if latest is not None else None
     if resume is True and latest is None:
         raise UsageError(
@@ -104,12 +110,8 @@ def resume_from(request: RunRequest) -> bool | str | None:
         if not Path(resume).is_dir():
             raise UsageError(f"resume={resume}: there is no such checkpoint directory.")
         return resume
-    if not resume and latest is not None and not request.config.training.overwrite_output_dir:
-        raise UsageError(
-            f"{run_directory} holds {latest.name} of an earlier run. Continue it with "
-            "resume=auto, choose another training.output_dir=PATH, or delete its checkpoints with "
-            "training.overwrite_output_dir=true."
-        )
+    if not resume and not overwrite:
+        refuse_to_replace(run_directory)
     return resume or None
 
 
