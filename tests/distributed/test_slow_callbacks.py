@@ -29,7 +29,7 @@ EVENTS = {
     "on_train_begin": "on_train_begin",
     "on_epoch_begin": "barrier",
     "on_step_end": "on_step_end",
-    "on_log": "barrier",
+    "on_log": "on_log",
     "on_evaluate": "on_evaluate",
     "on_epoch_end": "on_epoch_end",
     "on_save": "barrier",

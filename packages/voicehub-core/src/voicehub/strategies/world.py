@@ -177,9 +177,14 @@ class World:
         return collect
 
     def _wait(self, wait: Callable[[timedelta], ResultT], patient: bool) -> ResultT:
-        """Wait for the others up to the limit, and on while one of them works alone."""
-        if patient:
-            return wait(_PATIENCE)
+        """Wait for the others up to the limit, and on while one of them works alone.
+
+        Who waits, in a callback or not, does not work: two could wait for each other for hours.
+        """
+        with self.at_work(None):
+            return wait(_PATIENCE) if patient else self._wait_for_work(wait)
+
+    def _wait_for_work(self, wait: Callable[[timedelta], ResultT]) -> ResultT:
         until, told = time.monotonic() + _PATIENCE.total_seconds(), False
         while True:
             try:
@@ -195,8 +200,8 @@ class World:
                 told = True
 
     @contextmanager
-    def at_work(self, what: str) -> Iterator[None]:
-        """The others wait for this rank longer than the limit while it is at ``what``."""
+    def at_work(self, what: str | None) -> Iterator[None]:
+        """The others wait for this rank longer than the limit while it is at ``what``, if any."""
         before, self.watch.work = self.watch.work, what
         try:
             yield

@@ -231,24 +231,27 @@ class TrainingLoop:
             if self._goes_on():
                 self._reading.read()
             others()
-        acts = control.should_log or control.should_evaluate or control.should_save
         if control.should_log:
             control.should_log = False
             self._log()
-            if control.should_evaluate or control.should_save:
-                self.strategy.barrier()  # callbacks take longer on the process that reports
+            self._share()
         if control.should_evaluate:
             control.should_evaluate = False
             if self.state.last_evaluation_step != step:
                 self.state.last_evaluation_step = step
                 self._evaluate()
+                self._share()
         if control.should_save:
             control.should_save = False
             if self._last_save != step:
                 self._last_save = step
                 self.actions.save()
-        if several and acts:  # callbacks may have asked for something on one rank
-            share_control(self.strategy, control)
+                self._share()
+
+    def _share(self) -> None:
+        """Callbacks may have asked for something on one rank, or taken longer there."""
+        if self.strategy.world_size > 1:
+            share_control(self.strategy, self.control)
 
     def _goes_on(self) -> bool:
         """Whether this process expects to read the next window of this epoch at once."""
