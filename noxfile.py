@@ -49,12 +49,14 @@ def quickstart(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All tests, import contracts included: `nox -s tests -- -k name` picks some."""
     # The models of the tests are so small that a second thread costs more than it gives.
-    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    environment = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    # Some hundred child processes would each compile our sources again.
+    environment["PYTHONDONTWRITEBYTECODE"] = ""
     # One process a core; the tests of one file stay together, so that they share its fixtures.
     # Files come as conftest.py has them: long ones first.
     spread = ["-n", "auto", "--dist", "loadfile", "--no-loadscope-reorder"]
     command = [prepare(session), "-m", "pytest", *spread, *session.posargs]
-    session.run(*command, external=True, env=threads)
+    session.run(*command, external=True, env=environment)
 
 
 @nox.session
