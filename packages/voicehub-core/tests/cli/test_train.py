@@ -151,6 +151,27 @@ def test_a_model_without_checkpoints_is_not_replaced_unasked(
     assert model.read_bytes() == b"of an earlier run"
 
 
+@pytest.mark.parametrize("damage", ["cut off", "one byte"])
+def test_a_damaged_newest_checkpoint_is_refused_with_the_sound_one_before(
+    cli: Run, work: Path, damage: str
+) -> None:
+    assert cli("train", "toy/tiny", *DATA).code == 0
+    file = work / "runs/toy/checkpoint-12/model_state.safetensors"
+    content = file.read_bytes()
+    cut_off = damage == "cut off"
+    file.write_bytes(content[:-1] if cut_off else bytes([content[0] ^ 1]) + content[1:])
+    outcome = cli("train", "toy/tiny", *DATA, "resume=auto")
+    assert outcome.code == 1
+    assert "model_state.safetensors" in outcome.stderr
+    assert "The newest sound one is checkpoint-8" in outcome.stderr
+    # What needs no reading is found before the data is.
+    assert ("2 too long" in outcome.stdout) is not cut_off
+    words = next(word for word in outcome.stderr.split() if word.startswith("resume="))
+    again = cli("train", "toy/tiny", *DATA, words)
+    assert again.code == 0, again.stderr
+    assert "continuing from checkpoint-8 (step 8)" in again.stdout
+
+
 def test_resume_auto_continues_as_if_never_stopped(cli: Run, work: Path) -> None:
     assert cli("train", "toy/tiny", *DATA, "resume=auto", "training.output_dir=whole").code == 0
     assert cli("train", "toy/tiny", *DATA, "resume=auto", "training.output_dir=part").code == 0

@@ -109,6 +109,24 @@ def verify_files(
         CheckpointCorruptError: names the first file that is missing, differs or is foreign.
     """
     integrity: Mapping[str, Mapping[str, Any]] = manifest["file_integrity"]
+    verify_sizes(checkpoint, manifest, allow_others=allow_others)
+    for name, expected in integrity.items():
+        if hash_file(checkpoint / name).sha256 != expected["sha256"]:
+            raise CheckpointCorruptError(
+                f"{checkpoint / name} is damaged: its SHA-256 differs from the manifest's. Use "
+                "another checkpoint."
+            )
+
+
+def verify_sizes(
+    checkpoint: Path, manifest: Mapping[str, Any], *, allow_others: bool = False
+) -> None:
+    """``verify_files`` without the digests: no content is read, so that it costs nothing.
+
+    Raises:
+        CheckpointCorruptError: names the first file that is missing, differs or is foreign.
+    """
+    integrity: Mapping[str, Mapping[str, Any]] = manifest["file_integrity"]
     for name in _names_below(checkpoint):
         if not allow_others and name not in integrity and name != MANIFEST_FILE:
             raise CheckpointCorruptError(
@@ -127,12 +145,6 @@ def verify_files(
             raise CheckpointCorruptError(
                 f"{path} has {size:,} bytes, but {expected['size']:,} were written; the file was "
                 "truncated or changed. Use another checkpoint."
-            )
-    for name, expected in integrity.items():
-        if hash_file(checkpoint / name).sha256 != expected["sha256"]:
-            raise CheckpointCorruptError(
-                f"{checkpoint / name} is damaged: its SHA-256 differs from the manifest's. Use "
-                "another checkpoint."
             )
 
 

@@ -94,6 +94,8 @@ def resume_from(request: RunRequest) -> bool | str | None:
         resume = "auto"  # the launcher has started this very run again after a failure
     if resume == "auto" and latest is not None:
         _check_same_start(request, latest)
+    if resume in (True, "auto") and latest is not None and not was_restarted():
+        _check_whole(latest)
     overwrite = request.config.training.overwrite_output_dir
     if resume == "auto":
         # A stage whose end was not recorded yet, and what is restarted, are made again.
@@ -134,6 +136,25 @@ def _check_same_start(request: RunRequest, latest: Path) -> None:
         f"{request.initial.directory} (SHA-256 {request.initial.sha256}). Leave init_from out to "
         "continue that run, or choose another training.output_dir."
     )
+
+
+def _check_whole(latest: Path) -> None:
+    """Find out before the data is read, which may take long, that files are missing or cut off.
+
+    Digests are checked when the checkpoint is read.
+
+    Raises:
+        CheckpointCorruptError: they are; an older sound checkpoint is named.
+    """
+    from voicehub.checkpoints.manifest import read_manifest, verify_sizes
+    from voicehub.errors import CheckpointCorruptError
+
+    try:
+        verify_sizes(latest, read_manifest(latest))
+    except CheckpointCorruptError:
+        from voicehub.trainer.resume import open_newest
+
+        open_newest(latest.parent)
 
 
 def how_to_continue(request: RunRequest) -> str:

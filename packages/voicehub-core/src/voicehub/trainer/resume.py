@@ -70,6 +70,36 @@ def open_newest_sound(run_dir: Path) -> Checkpoint:
     raise FileNotFoundError(f"No sound checkpoint found in '{run_dir}' to restart from.")
 
 
+def open_newest(run_dir: Path) -> Checkpoint:
+    """Open the newest complete checkpoint.
+
+    Raises:
+        CheckpointCorruptError: it is damaged; the newest sound one before it is named.
+        FileNotFoundError: there is none.
+    """
+    path = resolve_checkpoint(True, run_dir)
+    try:
+        return open_checkpoint(path)
+    except CheckpointCorruptError as error:
+        raise CheckpointCorruptError(f"{error} {_older_sound(run_dir, path)}") from error
+
+
+def _older_sound(run_dir: Path, damaged: Path) -> str:
+    """What to say of the checkpoints before ``damaged``."""
+    for path in reversed(list_checkpoints(run_dir)):
+        if path == damaged:
+            continue
+        try:
+            open_checkpoint(path)
+        except CheckpointError:
+            continue
+        return (
+            f"The newest sound one is {path.name}: go on from it with resume={path} (in Python "
+            f"resume_from_checkpoint='{path}')."
+        )
+    return f"{run_dir} holds no sound one: start anew in another training.output_dir."
+
+
 def _open_sound(path: Path) -> Checkpoint | None:
     try:
         return open_checkpoint(path)

@@ -142,6 +142,8 @@ def _prepare_directory(
     if resume_from:
         if resume_from is True and restarts():
             checkpoint = resume.open_newest_sound(run_dir)
+        elif resume_from is True:
+            checkpoint = resume.open_newest(run_dir)
         else:
             checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, run_dir))
         resume.check_same_run(checkpoint, identity, topology=trainer.args.resume_topology)
