@@ -102,6 +102,21 @@ def test_evaluation_in_training_and_best_model(cli: Run, work: Path) -> None:
     assert final == pytest.approx(value)  # the weights that were saved are the best ones
 
 
+def test_without_an_evaluation_in_training_nothing_is_best_and_a_misspelt_metric_is_told(
+    cli: Run,
+) -> None:
+    settings = ("training.eval_strategy=steps", "training.eval_steps=100")
+    steps = ("training.save_strategy=steps", "training.save_steps=100")
+    best = ("training.load_best_model_at_end=true", "training.metric_for_best_model=lss")
+    outcome = cli("train", "toy/tiny", *DATA, *settings, *steps, *best, "--json")
+    assert outcome.code == 0, outcome.stderr
+    assert "No evaluation was finite" not in outcome.stderr
+    assert "no evaluation was due during training" in outcome.stderr
+    told = " ".join(outcome.last_json["summary"]["warnings"])
+    assert "metric_for_best_model='lss' was not computed" in told
+    assert "Did you mean" in told
+
+
 def test_a_skipped_update_names_its_samples_once(cli: Run, work: Path) -> None:
     rows = [json.loads(line) for line in (work / "train.jsonl").read_text().splitlines()]
     rows[3]["x"] = [float("nan")] * 8

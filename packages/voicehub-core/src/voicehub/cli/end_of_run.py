@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from voicehub.cli.final_steps import attempt, run_final_steps
 from voicehub.cli.run_request import RunRequest
+from voicehub.errors import ConfigurationError
 from voicehub.reporting import figures
 from voicehub.reporting.html import REPORT_FILE, RunReport, write_report
 from voicehub.reporting.media_files import latest_media
 from voicehub.reporting.summary import RunSummary, alerts_in
 from voicehub.trainer.averaging import AVERAGED_MODEL, Weights, weights_in_use
+from voicehub.trainer.best import required_metric
 from voicehub.trainer.metrics_file import METRICS_FILE, read_metrics
 
 if TYPE_CHECKING:
@@ -56,6 +58,7 @@ def finish_run(
     summary.metrics = (
         _guarded(trainer, summary, "The evaluation", _final_metrics, trainer, experiment) or {}
     )
+    summary.warnings += _unknown_metric(trainer, summary.metrics)
     summary.metric_weights = figures.weights_of(trainer.state.log_history)
     summary.best = _best(trainer)
     summary.skipped_steps = trainer.state.skipped_steps
@@ -161,6 +164,18 @@ def _final_metrics(trainer: Trainer, experiment: Experiment) -> dict[str, float]
         split = next(iter(experiment.eval_datasets))
         metrics = {k: v for k, v in metrics.items() if not k.startswith(f"eval_{split}_")}
     return metrics
+
+
+def _unknown_metric(trainer: Trainer, metrics: Mapping[str, float]) -> list[str]:
+    """A misspelt ``metric_for_best_model`` that no evaluation in training could find."""
+    name = trainer.args.metric_for_best_model
+    if name is None or not metrics:
+        return []
+    try:
+        required_metric(metrics, name)
+    except ConfigurationError as error:
+        return [str(error)]
+    return []
 
 
 def _best(trainer: Trainer) -> tuple[str, float, int | None] | None:

@@ -31,9 +31,10 @@ def required_metric(metrics: Mapping[str, float], name: str) -> float:
     """
     value = metric_value(metrics, name)
     if value is None:
+        short = [key.removeprefix("eval_") for key in metrics]
         raise ConfigurationError(
             f"metric_for_best_model='{name}' was not computed; this evaluation gave "
-            f"{', '.join(sorted(metrics))}.{did_you_mean(name, metrics)}"
+            f"{', '.join(sorted(metrics))}.{did_you_mean(name, [*short, *metrics])}"
         )
     return value
 

@@ -465,7 +465,14 @@ class Trainer:
     def _load_best(self) -> None:
         name = self.state.best_model_checkpoint
         if name is None:
-            logger.warning("No evaluation was finite: the last weights are kept as the final ones.")
+            made = self.state.last_evaluation_step > 0
+            logger.warning(
+                "%s: the last weights are kept as the final ones.",
+                "No evaluation was finite"
+                if made
+                else "load_best_model_at_end has nothing to choose from, for no evaluation was due "
+                "during training (eval_strategy, eval_steps)",
+            )
             return
         best = open_checkpoint(self.run_dir / name)
         with self.strategy.whole_model(self.graph.model, write_back=True):
