@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from importlib.util import find_spec
@@ -23,6 +24,8 @@ def sshd() -> Iterator[Host]:
         pytest.fail(f"VOICEHUB_REQUIRE_SSH=1, and {', '.join(missing)} is not installed")
     if missing or os.name != "posix":
         pytest.skip(f"needs {', '.join(missing) or 'a POSIX system'}")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a shell
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     with serve() as host:
         yield host
 

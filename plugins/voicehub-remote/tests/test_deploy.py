@@ -15,8 +15,10 @@ import pytest
 from loopback_sshd import Host
 from voicehub_remote import environment
 from voicehub_remote.distributions import Installed, installed
+from voicehub_remote.project_files import check_files, visible_files
 
 from voicehub.cli.app import run
+from voicehub.cli.output import UsageError
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -277,8 +279,6 @@ def test_what_looks_like_a_secret_stays_here(sshd: Host, tmp_path: Path) -> None
 
 
 def test_submodules_go_along(tmp_path: Path) -> None:
-    from voicehub_remote.project_files import visible_files
-
     project, inner = tmp_path / "p", tmp_path / "p" / "inner"
     inner.mkdir(parents=True)
     git(project, "init", "-q")
@@ -288,6 +288,22 @@ def test_submodules_go_along(tmp_path: Path) -> None:
     (inner / "c.log").write_text("c")
     (inner / ".gitignore").write_text("*.log")
     assert visible_files(project) == ["a", "inner/.gitignore", "inner/b"]
+
+
+def test_links_that_cannot_be_sent_are_told(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    home = tmp_path / "home"
+    (home / "inside").mkdir(parents=True)
+    git(home, "init", "-q")
+    (home / "inside/file").touch()
+    for name, to in {"in": "inside", "inside/out": "../../outside", "abs": home / "inside"}.items():
+        (home / name).symlink_to(to)
+    notes: list[str] = []
+    assert visible_files(home, notes.append) == ["in", "inside/file"]
+    assert len(notes) == 2 and all("--data" in note for note in notes)
+    (home / "loop").symlink_to("loop")
+    with pytest.raises(UsageError, match="loop is a link to loop, which is not there"):
+        check_files(home, visible_files(home), ())
 
 
 def test_a_folder_that_git_does_not_know(sshd: Host, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from voicehub_remote.errors import ConnectionLostError, UnreachableError
-from voicehub_remote.follow import MARK, Detached, Follower
+from voicehub_remote.follow import MARK, Detached, Follower, come_back
 from voicehub_remote.places import Places
 from voicehub_remote.session import NoRunError, RunState, Session
 from voicehub_remote.target import Target
@@ -87,6 +87,14 @@ def test_after_enough_tries_it_says_how_to_come_back() -> None:
 def test_ctrl_c_leaves_the_run_and_says_how_to_come_back() -> None:
     with pytest.raises(Detached, match="the run goes on"):
         follow(Wire(lambda log: [log[:4], KeyboardInterrupt()]))
+
+
+def test_the_way_back_has_the_options_of_the_way_there() -> None:
+    wire = Wire()
+    wire.target = Target("gpu", port=2222, options=("ProxyJump=hop", "User=a b"))
+    said = come_back(Session(wire, Places("elsewhere"), "demo"))  # type: ignore[arg-type]
+    assert "attach gpu:2222 --name demo --root elsewhere" in said
+    assert said.endswith("--ssh-option ProxyJump=hop --ssh-option 'User=a b'")
 
 
 def test_a_run_without_a_log_is_none() -> None:

@@ -94,6 +94,27 @@ def test_secrets_reach_the_trainer_and_no_file(host: LocalHost) -> None:
     assert not [path for path in files if b"$secret" in path.read_bytes()]
 
 
+def test_a_host_without_mktemp_and_one_without_room_for_pipes(host: LocalHost) -> None:
+    host.trainer("echo it ran; exit 3")
+    tools = host.home / "tools"
+    tools.mkdir()
+    for room in os.environ["PATH"].split(":"):
+        for tool in Path(room).glob("*"):
+            if tool.name not in ("mktemp", "bash", "ps") and not (tools / tool.name).is_symlink():
+                (tools / tool.name).symlink_to(tool)
+    host.environment["PATH"] = str(tools)
+    session = host.session("demo")
+    session.start(host.description("demo"), {})
+    assert ended(session).code == 3
+    assert "it ran" in host.log("demo")
+    host.environment["TMPDIR"] = "/nowhere"
+    begin = session.start(host.description("demo", on_end="echo never"), {}).begin
+    assert ended(session).code == 1
+    said = host.log("demo")[begin:]
+    assert "no folder for pipes can be made in /nowhere" in said
+    assert "it ran" not in said
+
+
 def test_a_run_whose_variable_did_not_come_fails_and_says_which(host: LocalHost) -> None:
     host.trainer("echo never")
     session = host.session("demo")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from voicehub_remote.errors import (
     UnreachableError,
 )
 from voicehub_remote.rsync import Transfer
+from voicehub_remote.shell_words import through_any_shell, through_sh
 from voicehub_remote.ssh import Remote
 
 
@@ -36,6 +39,33 @@ def test_a_script_runs_in_the_home_there(remote: Remote, sshd: Host) -> None:
 def test_any_text_can_be_a_script(remote: Remote) -> None:
     script = "a='two  words'; printf '%s|' \"$a\" '*' '$HOME' \"it's\" 'a\\b'\nprintf end"
     assert remote.run(script, what="print").out == "two  words|*|$HOME|it's|a\\b|end"
+
+
+def test_a_script_passes_a_shell_of_another_kind() -> None:
+    script = 'a=\'it\'"\'"\'s \\012\'; echo "$a `echo b` !x %s"\n\techo "$(cat)"'
+    line = through_any_shell(script)
+    assert "\n" not in line and "!" not in line
+    told = {
+        words: subprocess.run(
+            ["sh", "-c", words], input="in", capture_output=True, text=True
+        ).stdout
+        for words in (line, through_sh(script))
+    }
+    assert told[line] == told[through_sh(script)]
+    assert told[line].endswith(" b !x %s\nin\n")
+
+
+def test_the_login_shell_is_asked_for(sshd: Host) -> None:
+    with Remote(sshd.target()) as remote:
+        assert remote.run("echo in", what="look").out == "in\n"
+        remote._connection._shell = "tcsh"
+        script = "a='two  words!'\nprintf '%s|' \"$a\" '*' '$HOME'; cat"
+        assert remote.run(script, what="look", stdin="in").out == "two  words!|*|$HOME|in"
+
+
+def test_what_goes_to_standard_input_need_not_be_text(remote: Remote) -> None:
+    value = os.fsdecode(b"a\xff\xfe")
+    assert remote.run("od -An -tx1", what="look", stdin=value).out.split() == ["61", "ff", "fe"]
 
 
 def test_one_connection_serves_all_commands(remote: Remote) -> None:
@@ -147,8 +177,6 @@ def test_an_ipv6_address(sshd: Host, tmp_path: Path) -> None:
 def test_a_dry_run_prints_lines_that_a_shell_can_run(
     sshd: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import subprocess
-
     (tmp_path / "x y").write_text("sent")
     with Remote(sshd.target(), dry_run=True) as remote:
         remote.run('echo "it\'s"\necho two', what="print")

@@ -56,6 +56,13 @@ def test_train_fetches_what_was_made_and_goes_on_as_before(verbs: Verbs) -> None
     assert (verbs.project / MADE).read_text() == words * 2
 
 
+def test_a_training_that_made_nothing_ends_as_it_did_and_its_log_comes(verbs: Verbs) -> None:
+    verbs.trainer("echo no data; exit 5")
+    assert verbs("train", "example/tiny", "--fetch") == 5
+    assert "is not there" in verbs.text
+    assert "no data" in (verbs.project / "runs/example-tiny/remote/log").read_text()
+
+
 def test_ctrl_c_leaves_the_run_and_stop_ends_it(verbs: Verbs) -> None:
     verbs.trainer("trap 'echo saved; exit 1' INT; echo ready; while :; do sleep 0.05; done")
     command = [sys.executable, "-m", "voicehub", *verbs.words("train", "example/tiny")]

@@ -27,6 +27,10 @@ class DifferingFilesError(RemoteError):
     """Files here have other contents than those on the host."""
 
 
+class NothingThereError(RemoteError):
+    """The host has no such files."""
+
+
 class DigestError(RemoteError):
     """A file that was fetched is not what the host said it is."""
 
@@ -102,7 +106,7 @@ def fetch_folder(
             does, is never in the way.
 
     Raises:
-        RemoteError: the folder, or what was asked for, is not there.
+        NothingThereError: the folder, or what was asked for, is not there.
         DifferingFilesError: files here differ; none was changed.
         DigestError: names what came otherwise than it was told; it is not kept.
     """
@@ -119,7 +123,7 @@ def fetch_folder(
     if not artifacts:
         asked = f" that matches {', '.join(patterns)}" if patterns else ""
         missing = f"holds no file{asked}" if found["exists"] else "is not there"
-        raise RemoteError(f"{remote.target}: {folder} {missing}: nothing was fetched.")
+        raise NothingThereError(f"{remote.target}: {folder} {missing}: nothing was fetched.")
     wanted = _wanted(artifacts, destination, force=force)
     fetched = Fetched(destination, same=len(artifacts) - len(wanted))
     if wanted:
@@ -143,19 +147,30 @@ def fetch_run(
 
     Args:
         patterns: as for ``fetch_folder``; with some, the log comes where one is ``remote/log``.
+
+    Raises:
+        NothingThereError: it has made nothing; without patterns, its log has come all the same.
+        RemoteError: as ``fetch_folder``.
     """
     remote, places = session.remote, session.places
     log = [item.removeprefix(_LOG) for item in patterns if item.startswith(_LOG)]
     made = [item for item in patterns if not item.startswith(_LOG)]
-    fetched = Fetched(destination)
+    fetched, missing = Fetched(destination), None
     if made or not patterns:
         folder = output_there(places, state.output)
-        fetched += fetch_folder(remote, places, folder, destination, patterns=made, force=force)
+        try:
+            fetched += fetch_folder(remote, places, folder, destination, patterns=made, force=force)
+        except NothingThereError as error:
+            if patterns:
+                raise
+            missing = error
     if log or not patterns:
         fetched += fetch_folder(
             remote, places, places.run(state.run), destination / _LOG,
             patterns=log or ["log"], force=force,
         )  # fmt: skip
+    if missing is not None:
+        raise NothingThereError(f"{missing} The log of the run is in {destination / _LOG}.")
     return fetched
 
 

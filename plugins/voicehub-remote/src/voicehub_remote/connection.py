@@ -19,6 +19,7 @@ _READY = b"voicehub-connected"
 # Beyond the time to connect: keys are exchanged, we log in, and the login shell starts.
 _LOGIN_SECONDS = 60
 _CHECK_SECONDS = 10
+_SHELLS = frozenset({"", "sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "busybox"})
 
 
 class SharedConnection:
@@ -32,6 +33,7 @@ class SharedConnection:
         self.target = target
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._master: subprocess.Popen[bytes] | None = None
+        self._shell = ""
 
     def __enter__(self) -> SharedConnection:
         return self
@@ -49,6 +51,11 @@ class SharedConnection:
         """Whether the process that holds the connection lives."""
         return self._master is not None and self._master.poll() is None
 
+    @property
+    def speaks_sh(self) -> bool:
+        """Whether the login shell there reads the quotes of sh; true where it does not tell."""
+        return self._shell in _SHELLS
+
     def open(self) -> None:
         """Connect and log in, where that has not been done.
 
@@ -63,7 +70,7 @@ class SharedConnection:
         errors = Path(self._folder.name) / "err"
         # `cat` ends when our end of its standard input does: nothing is left behind on the host.
         words = [*self.target.ssh("-M", "-S", self._socket), "--", self.target.destination]
-        words.append(f"echo {_READY.decode()}; exec cat >/dev/null")
+        words.append(f'echo {_READY.decode()} "$SHELL"; exec cat >/dev/null')
         try:
             with errors.open("wb") as stream:
                 self._master = subprocess.Popen(
@@ -77,12 +84,14 @@ class SharedConnection:
             self.close()
             message = f"There is no ssh on this machine. {how_to_install('ssh')}"
             raise MissingToolError(message, code=127) from None
-        if not _wait_for(self._master, self.target.connect_timeout + _LOGIN_SECONDS):
+        shell = _wait_for(self._master, self.target.connect_timeout + _LOGIN_SECONDS)
+        if shell is None:
             self._master.kill()
             self._master.wait()
             text = errors.read_text(encoding="utf-8", errors="replace")
             self.close()
             raise self._reason(text)
+        self._shell = shell.rpartition("/")[2]
 
     def words(self) -> list[str]:
         """ssh up to the destination, over the open connection where there is a socket."""
@@ -132,8 +141,11 @@ class SharedConnection:
         return known or UnreachableError(f"{self.target}: no connection. ssh says: {said}")
 
 
-def _wait_for(master: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Whether the host said that we are logged in; what its login scripts print is skipped."""
+def _wait_for(master: subprocess.Popen[bytes], seconds: float) -> str | None:
+    """The login shell, once the host says that we are logged in; None where it does not.
+
+    What its login scripts print is skipped.
+    """
     assert master.stdout is not None
     until, heard = time.monotonic() + seconds, b""
     with selectors.DefaultSelector() as selector:
@@ -141,8 +153,10 @@ def _wait_for(master: subprocess.Popen[bytes], seconds: float) -> bool:
         while (left := until - time.monotonic()) > 0 and selector.select(left):
             piece = os.read(master.stdout.fileno(), 4096)
             if not piece:
-                return False
+                return None
             heard = heard[-4096:] + piece
-            if _READY in heard:
-                return True
-    return False
+            _, ready, behind = heard.partition(_READY)
+            shell, line_end, _ = behind.partition(b"\n")
+            if ready and line_end:
+                return shell.decode("utf-8", errors="replace").strip()
+    return None

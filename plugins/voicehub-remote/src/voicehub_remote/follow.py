@@ -141,6 +141,7 @@ def come_back(session: Session) -> str:
         words += ["--root", root]
     if target.identity is not None:
         words += ["--identity", str(target.identity)]
+    words += [word for option in target.options for word in ("--ssh-option", option)]
     return f"Come back with:\n  {shlex.join(words)}"
 
 

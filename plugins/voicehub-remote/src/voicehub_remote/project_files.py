@@ -62,7 +62,7 @@ def check_files(folder: Path, names: Sequence[str], allowed: Sequence[str]) -> N
     for name in names:
         path = folder / name
         if path.is_symlink():
-            to = path.resolve()
+            to = Path(os.path.realpath(path))  # as it is: a link to itself is no error of Python
             seen += [] if to.is_relative_to(home) else [to.as_posix()]
             if not to.exists():
                 raise UsageError(
@@ -81,8 +81,19 @@ def _listed(folder: Path, prefix: str, note: Callable[[str], None]) -> Iterator[
                 yield from _listed(path, f"{prefix}{inner}/", note)
             else:
                 note(f"{path}: the submodule is not checked out and is left out.")
+        elif path.is_dir() and _leads_out(path, prefix + name):
+            note(
+                f"{path}: a link to a folder outside of the project, which is left out. What is in "
+                f"it goes along with --data {shlex.quote(str(path))}."
+            )
         elif os.path.lexists(path):
             yield prefix + name
+
+
+def _leads_out(link: Path, name: str) -> bool:
+    """Whether a link cannot be sent as one, as rsync sees it: where it leads is not looked at."""
+    to = Path(name).parent / link.readlink()
+    return to.is_absolute() or Path(os.path.normpath(to)).parts[:1] == ("..",)
 
 
 def _git(folder: Path) -> list[str]:

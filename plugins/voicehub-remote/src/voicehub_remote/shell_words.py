@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+_SPECIAL = frozenset("\"'\\$`!")
+
 
 def one_line(words: Sequence[str], *, stdin: str | None = None) -> str:
     """The words as one shell line (bash, zsh); ``stdin`` is shell that writes what it reads."""
@@ -20,6 +22,17 @@ def writes(text: str) -> str:
 def line_by_line(lines: Sequence[str]) -> str:
     """A text file of these lines."""
     return "".join(f"{line}\n" for line in lines)
+
+
+def through_sh(script: str) -> str:
+    """A line for the login shell there, if that is one of the family of sh."""
+    return f"exec sh -c {shlex.quote(script)}"
+
+
+def through_any_shell(script: str) -> str:
+    """The same for csh, fish and others, whose quotes are different: it holds nothing special."""
+    text = "".join(f"\\0{ord(one):03o}" if one in _SPECIAL or one < " " else one for one in script)
+    return f'exec sh -c \'eval "$(printf %b "{text}")"\''
 
 
 def _word(word: str) -> str:

@@ -22,7 +22,7 @@ from voicehub_remote.errors import (
 from voicehub_remote.explain import NO_SPACE, how_to_install, why_no_connection
 from voicehub_remote.failures import Done, failure
 from voicehub_remote.rsync import Sent, Transfer, read_report
-from voicehub_remote.shell_words import one_line
+from voicehub_remote.shell_words import one_line, through_any_shell, through_sh
 from voicehub_remote.streaming import PassOn, printer, stream
 from voicehub_remote.target import Target
 
@@ -106,7 +106,7 @@ class Remote:
         try:
             ended = subprocess.run(
                 words,
-                input=None if stdin is None else stdin.encode(),
+                input=None if stdin is None else os.fsencode(stdin),
                 stdin=subprocess.DEVNULL if stdin is None else None,
                 capture_output=True,
                 timeout=timeout,
@@ -220,11 +220,14 @@ class Remote:
         return read_report(done.out)
 
     def _words(self, script: str, *own: str) -> list[str]:
-        return _command([*self._connection.words(), *own], self.target, script)
+        connection = self._connection
+        ours = through_sh if connection.speaks_sh else through_any_shell
+        return _command([*connection.words(), *own], self.target, ours(script))
 
     def _show_command(self, script: str, reads: bool, stdin_shown: str | None, *own: str) -> None:
         shown = stdin_shown or ("cat -" if reads else None)
-        self.local(one_line(_command(self.target.ssh(*own), self.target, script), stdin=shown))
+        words = _command(self.target.ssh(*own), self.target, through_sh(script))
+        self.local(one_line(words, stdin=shown))
 
     def say(self, text: str) -> None:
         """Print a line for a person."""
@@ -265,9 +268,8 @@ class Remote:
         return _text(ended.stdout)
 
 
-def _command(ssh: Sequence[str], target: Target, script: str) -> list[str]:
-    """Through sh, whatever shell the user has there."""
-    return [*ssh, "--", target.destination, f"exec sh -c {shlex.quote(script)}"]
+def _command(ssh: Sequence[str], target: Target, line: str) -> list[str]:
+    return [*ssh, "--", target.destination, line]
 
 
 def _ignore(_: bytes) -> None:

@@ -10,6 +10,11 @@ trap : INT TERM HUP
 now() { date -u +%Y-%m-%dT%H:%M:%SZ; }
 note() { printf '[%s] %s\n' "$(now)" "$1" | tee -ia log; }
 pause() { sleep 0.1 2>/dev/null || sleep 1; }
+private_folder() {
+    mktemp -d 2>/dev/null && return
+    made=${TMPDIR:-/tmp}/voicehub-$$
+    (umask 077 && mkdir "$made") && echo "$made"
+}
 
 attempt=$(($(cat attempt 2>/dev/null || echo 0) + 1))
 rm -f exit exit.new ended pid on-end cancel-on-end
@@ -24,7 +29,6 @@ now >started
 # The place for the exit code is taken now, so that it can be written when the disk is full.
 echo '   ' >exit.new
 rm -rf "$next"
-pipes=$(mktemp -d) || exit 1
 
 # Runs "$@" with its output in the log and in tmux. What it leaves running may hold the pipe open:
 # the end of the run does not wait for that.
@@ -62,8 +66,14 @@ ending() (
 )
 
 note "attempt $attempt at $run: $shown"
-logged attempt_once
-code=$?
+# Not in the folder of the run: its disk may be one that takes no pipes.
+if pipes=$(private_folder 2>>log); then
+    logged attempt_once
+    code=$?
+else
+    note "no folder for pipes can be made in ${TMPDIR:-/tmp}"
+    code=1 on_end=
+fi
 note "ended with exit code $code"
 now >ended
 printf '%-3s\n' "$code" 1<>exit.new
@@ -88,4 +98,4 @@ if [ -n "$on_end" ]; then
         echo "$code" >on-end
     fi
 fi
-rm -rf "$pipes"
+[ -z "$pipes" ] || rm -rf "$pipes"

@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -158,16 +158,25 @@ def follow_to_the_end(
 ) -> None:
     """Show the log from where the attempt began, fetch what it made, and end as the trainer did."""
     from voicehub_remote.artifacts import fetch_run
+    from voicehub_remote.errors import RemoteError
     from voicehub_remote.follow import Follower, to_stream
     from voicehub_remote.runs import end_as_the_run, output_here
 
     write = to_stream(json_mode)
     tell = partial(say, json_mode=True)
     state = Follower(session, state.begin, write=write, tell=tell).run()
-    extra = {}
+    extra: dict[str, Any] = {}
     if fetch_to is not None:
-        fetched = fetch_run(session, state, output_here(fetch_to, state))
-        if not session.remote.dry_run:
-            say(fetched.words(), json_mode=json_mode)
-        extra["fetched"] = fetched.as_dict()
+        try:
+            fetched = fetch_run(session, state, output_here(fetch_to, state))
+        except RemoteError as error:
+            if not state.code:
+                raise
+            # Of two failures that of the training counts: its exit code becomes ours.
+            say(f"Error: {error}", json_mode=True)
+            extra["fetched"] = None
+        else:
+            if not session.remote.dry_run:
+                say(fetched.words(), json_mode=json_mode)
+            extra["fetched"] = fetched.as_dict()
     end_as_the_run(session, state, json_mode=json_mode, extra=extra)
