@@ -83,6 +83,19 @@ def test_a_machine_with_less_is_warned_of_and_trains(
     assert "  1. " in outcome.stdout and "Done: 12 steps" in outcome.stdout
 
 
+def test_advice_that_fails_ends_no_run(
+    cli: Run, awaited: None, roomy: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> None:
+        raise KeyError("encoder")
+
+    roomy(100)
+    monkeypatch.setattr(start_estimate, "how_to_fit", fails)
+    outcome = cli("train", "toy/tiny", *DATA)
+    assert outcome.code == 0, outcome.stderr
+    assert told(outcome)[-1] == "memory: no advice: KeyError: 'encoder'"
+
+
 @pytest.mark.usefixtures("awaited")
 def test_a_run_is_the_same_bit_for_bit_with_it_and_without(cli: Run, work: Path) -> None:
     assert cli("train", "toy/tiny", *DATA, "training.output_dir=with").code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -98,6 +99,51 @@ def test_ends_of_connections_are_those_of_the_parent_alone() -> None:
     assert answers_of(open_there) == [{"open": False}]
     here.close()
     there.close()
+
+
+def test_what_is_not_there_to_settle_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container without /proc, for one."""
+
+    def no_list(keep: int) -> None:
+        raise FileNotFoundError("no /proc/self/fd")
+
+    monkeypatch.setattr(aside, "_leave_connections", no_list)
+    assert answers_of(hang) == [{"problem": "FileNotFoundError: no /proc/self/fd"}]
+
+
+def test_a_session_with_less_time_is_no_obstacle_and_memory_is_the_runs() -> None:
+    """``ulimit -t``; and where memory runs out the system ends the copy, not the run."""
+
+    def inner() -> Iterator[dict[str, Any]]:
+        score = Path("/proc/self/oom_score_adj").read_text()
+        yield {"limits": resource.getrlimit(resource.RLIMIT_CPU), "score": int(score)}
+
+    def limited() -> Iterator[dict[str, Any]]:
+        resource.setrlimit(resource.RLIMIT_CPU, (100, 100))
+        yield from answers_of(inner)
+
+    assert answers_of(limited) == [{"limits": [100, 100], "score": 1000}]
+
+
+def test_no_signal_comes_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the handlers of the run would run in the copy, and its exceptions rise there."""
+    blocked: list[set[int]] = []
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+    def full() -> int:
+        blocked.append(set(signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+        raise BlockingIOError("Resource temporarily unavailable")
+
+    with monkeypatch.context() as patched, pytest.raises(AsideError):
+        patched.setattr(os, "fork", full)
+        Aside(hang)
+    assert {signal.SIGINT, signal.SIGTERM} <= blocked[0]
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+    def masked() -> Iterator[dict[str, Any]]:
+        yield {"same": signal.pthread_sigmask(signal.SIG_BLOCK, []) == before}
+
+    assert answers_of(masked) == [{"same": True}]
 
 
 def hang() -> Iterator[dict[str, Any]]:

@@ -78,3 +78,11 @@ def test_of_a_card_what_this_process_has_reserved_is_its_own(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
     found = capacity_of("cuda:1")
     assert found == capacity.Capacity("Tesla T4", 7 * GIB, bf16=False)
+
+
+def test_a_driver_that_does_not_tell_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(device: torch.device) -> tuple[int, int]:
+        raise RuntimeError("CUDA error: operation not supported")
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lost)
+    assert capacity_of("cuda:0") is None

@@ -232,8 +232,11 @@ class EstimateCallback(TrainerCallback):
             self._console.tell(f"memory: not estimated: {found['problem']}")
             return
         self._peak = sum(found["memory"].values())
-        for line in _told(found, self._capacity, self._request):
-            self._console.tell(line)
+        try:
+            for line in _told(found, self._capacity, self._request):
+                self._console.tell(line)
+        except Exception as error:  # no advice is worth a run
+            self._console.tell(f"memory: no advice: {type(error).__name__}: {error}")
 
     def _measure(self) -> None:
         self._done = True

@@ -7,8 +7,10 @@ first backward, on one thread, at a low priority, and gone when its parent is.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import select
@@ -60,21 +62,20 @@ class Aside:
         self._limit = limit
         self._text = b""
         self._open = True
-        reading, writing = os.pipe()
+        self._reading, writing = os.pipe()
         parent = os.getpid()
+        # A Ctrl-C that comes at once must not raise in the copy what is for the run.
+        usual = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:
-            with warnings.catch_warnings():
-                # Newer Pythons warn of threads: the copy uses none of the locks they may hold.
-                warnings.simplefilter("ignore", DeprecationWarning)
-                self._pid = os.fork()
+            self._pid = _forked()
+            if self._pid == 0:
+                _be_aside(work, writing, limit, parent, usual)
         except OSError as error:
-            os.close(reading)
-            os.close(writing)
+            os.close(self._reading)
             raise AsideError(f"no room for another process ({error})") from error
-        if self._pid == 0:
-            _be_aside(work, writing, limit, parent)
-        os.close(writing)
-        self._reading = reading
+        finally:
+            os.close(writing)
+            signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
     def take(self, wait: float = 0.0) -> list[dict[str, Any]]:
         """Return the answers that have come since the last call.
@@ -127,6 +128,13 @@ class Aside:
         return [{"problem": f"its process ended {how}"}]
 
 
+def _forked() -> int:
+    with warnings.catch_warnings():
+        # Newer Pythons warn of threads: the copy uses none of the locks they may hold.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 def _status(pid: int) -> int | None:
     try:
         return os.waitpid(pid, 0)[1]
@@ -144,17 +152,29 @@ def _bury() -> None:
             _dying.discard(pid)
 
 
+# Whoever takes over children at the end, in a container, may bury none.
+atexit.register(_bury)
+
+
 # -- in the copy -------------------------------------------------------------------------------
 
 
 def _be_aside(
-    work: Callable[[], Iterable[Mapping[str, Any]]], writing: int, limit: int, parent: int
+    work: Callable[[], Iterable[Mapping[str, Any]]],
+    writing: int,
+    limit: int,
+    parent: int,
+    mask: Iterable[int],
 ) -> None:  # pragma: no cover - in a process of its own
     """Do the work and leave, without what an interpreter does at its end."""
     status = 1
+
+    def settled_work() -> Iterable[Mapping[str, Any]]:
+        _settle_aside(writing, limit, parent, mask)
+        yield from work()
+
     try:
-        _settle_aside(writing, limit, parent)
-        for answer in _answers(work):
+        for answer in _answers(settled_work):
             _write(writing, json.dumps(answer).encode() + b"\n")
         _write(writing, _DONE + b"\n")
         status = 0
@@ -170,22 +190,34 @@ def _answers(work: Callable[[], Iterable[Mapping[str, Any]]]) -> Iterable[Mappin
         yield {"problem": f"{type(error).__name__}: {text}" if text else type(error).__name__}
 
 
-def _settle_aside(writing: int, limit: int, parent: int) -> None:  # pragma: no cover
-    import resource
-
+def _settle_aside(
+    writing: int, limit: int, parent: int, mask: Iterable[int]
+) -> None:  # pragma: no cover
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it was gone before it could be asked to take the copy along
         os._exit(1)
-    os.nice(NICENESS)
-    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    gc.freeze()  # a look through what the run has made would copy it, page by page
+    _be_modest(limit)
     _be_silent()
     _leave_connections(writing)
     torch.set_num_threads(1)
+
+
+def _be_modest(limit: int) -> None:  # pragma: no cover
+    """Little of the processors, and the first to go where memory runs out."""
+    import resource
+
+    os.nice(NICENESS)
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+    with contextlib.suppress(OSError):  # a system without such scores
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
 def _be_silent() -> None:  # pragma: no cover

@@ -40,7 +40,10 @@ def capacity_of(device: str, *, sharing: int = 1) -> Capacity | None:
         sharing: processes of the run that share the memory of this machine, where it is the CPU.
     """
     if device.startswith("cuda"):
-        return _of_card(torch.device(device))
+        try:
+            return _of_card(torch.device(device))
+        except RuntimeError:  # the driver does not tell: of no use, and no reason to end a run
+            return None
     if device != "cpu":
         return None
     free = available_memory()
