@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
 from voicehub.cli.launch_plan import LaunchPlan
+from voicehub.cli.output import Interrupted
 from voicehub.errors import VoiceHubError
 
 # torchrun ends the other ranks with SIGTERM, so that signal says nothing about the cause.
@@ -23,14 +25,35 @@ def run_here(plan: LaunchPlan) -> None:
 
     Raises:
         LaunchFailedError: one of them failed; names the first, and its cause.
+        Interrupted: by a signal, which they were sent as well; says how to continue.
     """
     torchrun: Any = import_module("torch.distributed.run")
+    from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     try:
         torchrun.run(torchrun.parse_args(plan.torchrun()[1:]))
     except ChildFailedError as error:
         raise LaunchFailedError(_first_cause(error.failures)) from None
+    except SignalException as error:
+        # The first of them has said what is saved.
+        raise Interrupted(
+            f"interrupted by {error.sigval.name}. Continue with:\n  {_again(plan)}"
+        ) from None
+
+
+def _again(plan: LaunchPlan) -> str:
+    """The command that goes on with the run of a plan."""
+    if not any(item.startswith("resume=") for item in plan.overrides):
+        plan = plan.with_override("resume=auto")
+    options = [f"--nproc={plan.processes}"]
+    if plan.nodes > 1:
+        options += [f"--nnodes={plan.nodes}", f"--rdzv-endpoint={plan.endpoint}"]
+    if plan.run_id is not None:
+        options.append(f"--rdzv-id={plan.run_id}")
+    if plan.max_restarts:
+        options.append(f"--max-restarts={plan.max_restarts}")
+    return shlex.join(["voicehub", "launch", *options, "--", *plan.words])
 
 
 def _first_cause(failures: Mapping[int, Any]) -> str:

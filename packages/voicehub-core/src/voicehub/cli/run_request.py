@@ -12,7 +12,7 @@ from voicehub.checkpoints.layout import latest_checkpoint
 from voicehub.cli.compose import Composition
 from voicehub.cli.earlier_run import refuse_to_replace
 from voicehub.cli.output import UsageError
-from voicehub.cli.processes import was_restarted
+from voicehub.cli.processes import is_one_of_several, was_restarted
 from voicehub.cli.run_record import config_as_yaml, recorded_start
 
 if TYPE_CHECKING:
@@ -162,5 +162,7 @@ def how_to_continue(request: RunRequest) -> str:
     latest = latest_checkpoint(request.run_directory)
     if latest is None:
         return "interrupted before the first checkpoint: nothing was saved, start it again."
+    if is_one_of_several():
+        return f"interrupted; {latest.name} is complete. Start all of them again with resume=auto."
     command = request.command("resume=auto")
     return f"interrupted; {latest.name} is complete. Continue with:\n  {command}"
