@@ -14,6 +14,7 @@ from voicehub_data.config import (
     BatchConfig,
     SplitsConfig,
 )
+from voicehub_data.config.names import NormalizerName
 from voicehub_hf.lora_config import LoraConfig
 
 # -- tokenizers ------------------------------------------------------------------------------
@@ -209,9 +210,9 @@ class CTCDataConfig(SplitsConfig):
         cache_megabytes: decoded audio and features kept in memory, per process.
     """
 
-    text_normalizer: str = "basic"
+    text_normalizer: NormalizerName = "basic"
     text_case: Literal["keep", "lower", "upper"] = "keep"
-    metric_normalizer: str = "basic"
+    metric_normalizer: NormalizerName = "basic"
     augment: AugmentConfig = Field(default_factory=AugmentConfig)
     batches: BatchConfig = Field(default_factory=BatchConfig)
     eval_padded_seconds: float = Field(default=120.0, gt=0)

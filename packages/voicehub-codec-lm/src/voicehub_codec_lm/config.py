@@ -13,6 +13,7 @@ from voicehub_codec_lm.codecs.loading import CodecConfig
 from voicehub_codec_lm.sampling.settings import SamplingSettings
 from voicehub_codec_lm.text.pretrained import TEMPLATE
 from voicehub_data.config import BatchConfig, SplitsConfig
+from voicehub_data.config.names import NormalizerName
 from voicehub_hf.lora_config import LoraConfig
 
 # -- text ------------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ class CodecLMDataConfig(SplitsConfig):
         max_unknown_fraction: stop when more than this share of the characters has no token.
     """
 
-    text_normalizer: str = "none"
+    text_normalizer: NormalizerName = "none"
     token_cache: str
     pack_steps: int | None = Field(default=None, ge=2)
     batches: BatchConfig = Field(default_factory=BatchConfig)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +48,27 @@ def test_unknown_top_level_key_that_belongs_elsewhere(work: Path) -> None:
 
 def test_unknown_key_with_nothing_near_lists_what_is_valid(work: Path) -> None:
     assert "Valid here: activation, width." in str(problem("model.zzzzzz=1"))
+
+
+def test_one_value_for_a_section_names_what_there_is_to_choose_and_to_set(work: Path) -> None:
+    error = problem("training=fast")
+    assert "this preset has no options of 'training' to choose from by name" in str(error)
+    assert "It has data=numbers; model=small | wide. Set training.adam_beta1," in str(error)
+    assert "valid dictionary" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("override", "near"),
+    [("training.report_to=[triale]", "trial"), ("training.strategy=torhc", "torch")],
+)
+def test_a_dry_run_finds_names_that_no_package_offers(
+    cli: Any, planted: Any, override: str, near: str
+) -> None:
+    planted("voicehub-trial", {"voicehub.reporters": {"trial": "nowhere:Nothing"}})
+    outcome = cli("train", "toy/tiny", "data.train=x", override, "--dry-run")
+    assert outcome.code == 2
+    assert f"Did you mean '{near}'?" in outcome.stderr
+    assert outcome.stdout == ""
 
 
 def test_unknown_key_of_a_file_names_the_file(work: Path) -> None:

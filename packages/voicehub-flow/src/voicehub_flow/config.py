@@ -11,6 +11,7 @@ from voicehub.models.assets import Asset
 from voicehub.trainer.run_config import RunConfig
 from voicehub_data.config import BatchConfig, SplitsConfig
 from voicehub_data.config.base import DataModel
+from voicehub_data.config.names import NormalizerName
 from voicehub_flow.mel import MelSettings
 from voicehub_flow.sampling.config import AfterTrainingConfig
 from voicehub_flow.vocoders.settings import VocoderSettings
@@ -260,7 +261,7 @@ class F5TTSDataConfig(SplitsConfig):
         max_unknown_fraction: stop when more than this share of the characters has no token.
     """
 
-    text_normalizer: str = "none"
+    text_normalizer: NormalizerName = "none"
     cache_directory: str | None = None
     cache_gigabytes: float = Field(default=1.0, ge=0)
     batches: BatchConfig = Field(default_factory=BatchConfig)

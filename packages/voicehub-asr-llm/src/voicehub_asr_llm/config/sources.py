@@ -21,6 +21,7 @@ from voicehub_data.config import (
     NamedDataSources,
     SilenceConfig,
 )
+from voicehub_data.config.names import NormalizerName
 
 
 class SpeechSourceConfig(DataSourceConfig):
@@ -89,7 +90,7 @@ class SourcesConfig(Section):
     max_seconds: float = Field(default=19.0, gt=0)
     truecaser: str | None = None
     silence: SilenceConfig = Field(default_factory=SilenceConfig)
-    metric_normalizer: str = "whisper-english-variants"
+    metric_normalizer: NormalizerName = "whisper-english-variants"
     overlapping_ids: Literal["refuse", "allow"] = "refuse"
     max_drop_fraction: float = Field(default=0.2, ge=0, le=1)
     check: Literal["auto", "headers", "decode", "none"] = "auto"

@@ -288,5 +288,13 @@ def _explained(
     return ConfigurationError(f"{text}{blame if given else ''}")
 
 
+def option_groups(preset: Preset, cwd: Path) -> dict[str, list[str]]:
+    """The groups that a preset's overrides may choose options of by name, and those options."""
+    _, roots = _layers(preset, cwd.resolve())
+    folders = {path.name for root in roots for path in root.iterdir() if path.is_dir()}
+    found = {group: _options(group, roots) for group in sorted(folders)}
+    return {group: options for group, options in found.items() if options}
+
+
 def _options(group: str, roots: Sequence[Path]) -> list[str]:
     return sorted({path.stem for root in roots for path in (root / group).glob("*.yaml")})

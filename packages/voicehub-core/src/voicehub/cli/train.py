@@ -65,9 +65,10 @@ def _train_once(
     composition: Composition, *, dry_run: bool, estimates: bool, json_mode: bool
 ) -> None:
     from voicehub.cli.run_record import config_as_yaml, hide_credentials
-    from voicehub.cli.validate import validate_run
+    from voicehub.cli.validate import check_named_parts, validate_run
 
     spec, config = validate_run(composition)
+    check_named_parts(config)
     values = hide_credentials(config.model_dump(mode="json"))
     if dry_run:
         text = config_as_yaml(values)
@@ -94,8 +95,11 @@ def _train_chain(
     composition: Composition, *, dry_run: bool, estimates: bool, json_mode: bool
 ) -> None:
     from voicehub.cli.chain import plan_chain, run_chain
+    from voicehub.cli.validate import check_named_parts
 
     chain = plan_chain(composition, json_mode=json_mode)
+    for stage in chain.stages:
+        check_named_parts(stage.config)
     if dry_run:
         configs = {
             name: stage.values for name, stage in zip(chain.names, chain.stages, strict=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from voicehub.cli.compose import Composition
+from voicehub.cli.compose import Composition, option_groups
 from voicehub.cli.key_paths import (
     Key,
     all_keys,
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 COMMAND_LINE = "command line"
 _UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+_NO_SECTION = frozenset({"model_type", "model_attributes_type", "dict_type", "dataclass_type"})
+_SHOWN = 8  # settings of a section that was given as one value
 _MISSING = frozenset({"missing", "missing_argument", "missing_keyword_only_argument"})
 
 
@@ -81,6 +83,23 @@ def validate_run(composition: Composition) -> tuple[ModelTrainingSpec, RunConfig
     if given:
         raise _failure(composition, list(given.values()))
     return spec, config
+
+
+def check_named_parts(config: RunConfig) -> None:
+    """Find what ``training`` asks of installed packages by name, before any of it is built.
+
+    Raises:
+        ConfigurationError: no installed package offers that reporter.
+        UnknownStrategyError: or that strategy.
+    """
+    from voicehub.trainer.arguments import TrainingArguments
+    from voicehub.trainer.reporters import check_reporters_known
+
+    check_reporters_known(config.training)
+    if config.training.strategy != TrainingArguments.__dataclass_fields__["strategy"].default:
+        from voicehub.strategies.registry import get_training_strategy  # imports torch
+
+        get_training_strategy(config.training.strategy)
 
 
 def validate_stages(composition: Composition) -> list[tuple[ModelTrainingSpec, RunConfig]]:
@@ -201,10 +220,28 @@ def _problem(detail: ErrorDetails, config_class: type, composition: Composition)
     if is_section and isinstance(detail["input"], Mapping):
         # A rule about several keys together: the message names them itself.
         return Problem(key, "invalid", source, f"'{key}': {message}")
+    if is_section and detail["type"] in _NO_SECTION and path:
+        return _no_section(key, detail["input"], fields_at(config_class, path), composition, source)
     # A check of ours mostly says what it expects better than the type does.
     says_it = annotation is None or "expected" in message
     expected = "" if says_it else f"; expected {type_name(annotation)}"
     text = f"'{key}' = {detail['input']!r}: {message}{expected} ({source})"
+    return Problem(key, "invalid", source, text)
+
+
+def _no_section(
+    key: str, given: Any, fields: Mapping[str, Any], composition: Composition, source: str
+) -> Problem:
+    """One value for a whole section: mostly an option that this preset does not have."""
+    names = [f"{key}.{name}" for name in sorted(fields)]
+    settings = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    groups = option_groups(composition.preset, Path.cwd())
+    others = "; ".join(f"{name}={' | '.join(options)}" for name, options in groups.items())
+    has = f"It has {others}." if others else "It has no options of any section."
+    text = (
+        f"'{key}' = {given!r}: '{key}' is a section, and this preset has no options of '{key}' to "
+        f"choose from by name ({source}). {has} Set {settings}."
+    )
     return Problem(key, "invalid", source, text)
 
 

@@ -48,6 +48,12 @@ def check_reporters(args: TrainingArguments) -> None:
         _make(name, args)
 
 
+def check_reporters_known(args: TrainingArguments) -> None:
+    """Raise where no installed distribution offers one of them; none is imported."""
+    for name in _names(args):
+        _check_known(name)
+
+
 def _names(args: TrainingArguments) -> list[str]:
     names = list(dict.fromkeys(args.report_to))
     if "all" in names:
@@ -64,7 +70,7 @@ def _names(args: TrainingArguments) -> list[str]:
     return [*names, HUB] if args.push_to_hub else names
 
 
-def _make(name: str, args: TrainingArguments) -> TrainerCallback:
+def _check_known(name: str) -> None:
     installed = loading.names(REPORTERS)
     if name not in installed:
         setting = "push_to_hub=True asks for" if name == HUB else "report_to names"
@@ -74,6 +80,10 @@ def _make(name: str, args: TrainingArguments) -> TrainerCallback:
             f"'{_PACKAGES.get(name, f'voicehub-{name}')}', or remove it."
             f"{did_you_mean(name, installed)}"
         )
+
+
+def _make(name: str, args: TrainingArguments) -> TrainerCallback:
+    _check_known(name)
     factory: Any = loading.load(REPORTERS, name)
     reporter = factory(args)
     if not callable(getattr(reporter, "on_train_begin", None)):

@@ -9,6 +9,7 @@ from typing_extensions import Self
 
 from voicehub.models.assets import Asset
 from voicehub_data.config.base import DataModel
+from voicehub_data.config.names import ModelTypeName, NormalizerName
 
 MetricName = Literal["wer", "cer", "speaker_similarity", "frechet_distance"]
 _NEEDED = {"wer": "recogniser", "cer": "recogniser", "speaker_similarity": "embedder"}
@@ -37,9 +38,9 @@ class AfterTrainingConfig(DataModel):
     seed: int = Field(default=0, ge=0)
     metrics: list[MetricName] = Field(default_factory=list)
     recogniser: str | None = None
-    recogniser_type: str | None = None
+    recogniser_type: ModelTypeName | None = None
     embedder: str | None = None
-    normalizer: str = "basic"
+    normalizer: NormalizerName = "basic"
     embedding: Literal["log-mel", "embedder"] = "log-mel"
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from voicehub_data.config import BatchConfig, SplitsConfig
+from voicehub_data.config.names import NormalizerName
 
 
 class VitsDataConfig(SplitsConfig):
@@ -30,7 +31,7 @@ class VitsDataConfig(SplitsConfig):
         cache_megabytes: of them in memory, per process.
     """
 
-    text_normalizer: str = "none"
+    text_normalizer: NormalizerName = "none"
     trim_silence: bool = True
     trim_threshold_db: float = Field(default=40.0, gt=0)
     trim_margin: float = Field(default=0.05, ge=0)

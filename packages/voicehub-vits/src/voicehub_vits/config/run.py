@@ -8,6 +8,7 @@ from typing_extensions import Self
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.run_config import RunConfig
 from voicehub.trainer.section import Section
+from voicehub_data.config.names import ModelTypeName
 from voicehub_vits.config.data import VitsDataConfig
 from voicehub_vits.config.model import VitsModelConfig
 
@@ -30,7 +31,7 @@ class VitsEvalConfig(Section):
     sentences: list[str] = Field(default_factory=list)
     seed: int = 0
     recogniser: str | None = None
-    recogniser_type: str | None = None
+    recogniser_type: ModelTypeName | None = None
     embedder: str | None = None
 
     @model_validator(mode="after")
