@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 
 import pytest
 from shared_work_cases import Numbers
 
 from voicehub.errors import ConfigurationError, DataError
+from voicehub_data import shared_work
 from voicehub_data.shared_work import WorkerLostError, run_shared, share_out
 
 UNITS = range(7)
@@ -30,7 +32,20 @@ def test_each_process_does_its_share_and_tells(tmp_path):
     assert [len(worker) for worker in workers] == [1, 1] and workers[0] != workers[1]
     assert str(os.getpid()) not in workers[0] | workers[1]
     assert sorted(written) == list(UNITS) and told == [10] * 7
-    assert {threads for _, threads in written.values()} == {str(max(1, (os.cpu_count() or 1) // 2))}
+    threads = str(max(1, (os.cpu_count() or 1) // 2))
+    assert {tuple(rest) for _, *rest in written.values()} == {(threads, "False")}
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # that is its parent's
+
+
+def test_one_that_was_stopped_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(shared_work, "_GRACE", 0.0)
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    process = multiprocessing.get_context("fork").Process(target=signal.pause, daemon=True)
+    process.start()
+    theirs.close()
+    os.kill(process.pid, signal.SIGSTOP)
+    shared_work._Worker(process, ours).end()
+    assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -19,6 +20,8 @@ from typing import Any, Protocol
 from voicehub.errors import ConfigurationError, DataError, VoiceHubError
 
 Send = Callable[[str, Any], None]
+#: Seconds in which a process that is told to end does; one that was stopped hears nothing.
+_GRACE = 10.0
 _AT, _DONE, _ERROR, _END = "at", "done", "error", "end"
 
 
@@ -109,7 +112,8 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_child, args=(theirs, work, share, threads), daemon=True)
-        process.start()
+        with _interrupts_later():
+            process.start()
         theirs.close()  # so that the end of the process is the end of the pipe
         return cls(process, ours)
 
@@ -117,7 +121,7 @@ class _Worker:
         """Take what it says next; False when there is no more."""
         try:
             kind, value = self.connection.recv()
-        except EOFError:
+        except (EOFError, OSError):  # the latter where it was killed as it spoke
             if not self.ended:
                 raise self._lost() from None
             return False
@@ -146,8 +150,30 @@ class _Worker:
     def end(self) -> None:
         if self.process.is_alive():
             self.process.terminate()
+            self.process.join(_GRACE)
+        if self.process.is_alive():
+            self.process.kill()
         self.process.join()
         self.connection.close()
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block, and is never heard by processes started there.
+
+    These import for seconds before they can say so themselves.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # started within, it would let signals through
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
 
 
 def _child(connection: Connection, work: SharedWork, share: list[int], threads: int) -> None:

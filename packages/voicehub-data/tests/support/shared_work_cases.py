@@ -38,7 +38,9 @@ class Numbers:
             tell.at(f"{unit}.wav")
             if unit == self.bad:
                 self._fail()
-            (self.folder / str(unit)).write_text(f"{os.getpid()} {os.environ['OMP_NUM_THREADS']}")
+            hears = signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+            said = f"{os.getpid()} {os.environ['OMP_NUM_THREADS']} {hears}"
+            (self.folder / str(unit)).write_text(said)
             tell.done(10)
 
     def _fail(self) -> None:
