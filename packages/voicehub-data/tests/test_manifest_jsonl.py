@@ -119,6 +119,18 @@ def test_bad_rows_are_named_and_never_skipped(write_jsonl, bad, words):
     assert [problem.row for problem in lenient.problems] == [2]
 
 
+def test_rows_under_other_names_are_told_how_to_map_them(write_jsonl):
+    path = write_jsonl([{"path": "good.wav", "sentence": "hi"}])
+    with pytest.raises(DataError) as error:
+        read_manifest(path)
+    message = str(error.value)
+    assert "no audio_filepath among its keys; they are path, sentence." in message
+    assert "column_map: {audio_filepath: path, text: sentence}" in message
+    assert "--column-map audio_filepath=path --column-map text=sentence" in message
+    mapped = {"audio_filepath": "path", "text": "sentence"}
+    assert [row.text for row in read_manifest(path, column_map=mapped)] == ["hi"]
+
+
 def test_only_the_first_problems_are_listed(write_jsonl):
     path = write_jsonl(["x"] * 8)
     with pytest.raises(DataError, match=r"8 of 8 rows(.|\n)*and 3 more"):

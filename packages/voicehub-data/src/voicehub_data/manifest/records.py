@@ -28,6 +28,16 @@ DEFAULT_COLUMNS: dict[str, tuple[str, ...]] = {
 }
 FIELDS = tuple(DEFAULT_COLUMNS)
 
+#: Names that other tools give to what we need, for an advice; they are never read unasked.
+_USUAL = {
+    "audio_filepath": (
+        "path", "audio", "audio_path", "audio_file", "file", "filename", "file_name",
+        "filepath", "wav", "wav_path", "wav_filepath",
+    ),
+    "text": ("sentence", "transcript", "transcription", "txt", "normalized_text", "label"),
+}  # fmt: skip
+_LISTED = 8
+
 Record = Mapping[str, Any]
 
 
@@ -118,6 +128,8 @@ class RowBuilder:
     def _build(self, number: int, record: Record) -> tuple[ManifestRow, bool]:
         names = self.columns.names
         values = {name: record.get(column) for name, column in names.items()}
+        if "audio_filepath" not in names:
+            raise RecordError(f"no audio_filepath among its keys; {_how_to_map(record)}")
         written = required_path(values.get("audio_filepath"), names.get("audio_filepath"))
         raw_offset = values.get("offset")
         offset = seconds(raw_offset, "offset", minimum=0.0) or 0.0
@@ -144,6 +156,26 @@ class RowBuilder:
             extra={key: value for key, value in record.items() if key not in used},
         )
         return row, derived
+
+
+def _how_to_map(record: Record) -> str:
+    """The keys of a record that names no audio, and the setting that maps them."""
+    keys = [str(key) for key in record]
+    usual = {
+        name: next((key for key in keys if key.strip().lower() in guesses), None)
+        for name, guesses in _USUAL.items()
+        if name == "audio_filepath" or not set(DEFAULT_COLUMNS[name]) & set(keys)
+    }
+    mapped = {name: key for name, key in usual.items() if key is not None}
+    mapped = mapped or {"audio_filepath": "KEY"}
+    example = ", ".join(f"{name}: {key}" for name, key in mapped.items())
+    options = " ".join(f"--column-map {name}={key}" for name, key in mapped.items())
+    found = f"{', '.join(keys[:_LISTED])}{', ...' if len(keys) > _LISTED else ''}"
+    return (
+        f"they are {found or 'none'}. Every row needs the path of its audio file. Map other names: "
+        f"a source may be {{path: MANIFEST, column_map: {{{example}}}}}; `voicehub data` takes "
+        f"{options}"
+    )
 
 
 def required_path(value: Any, column: str | None) -> str:
