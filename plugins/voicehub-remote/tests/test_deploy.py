@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 from loopback_sshd import Host
-from voicehub_remote import environment
+from voicehub_remote import deployment, environment
 from voicehub_remote.distributions import Installed, installed
+from voicehub_remote.places import Places
 from voicehub_remote.project_files import check_files, visible_files
+from voicehub_remote.session import RunState
+from voicehub_remote.ssh import Remote
 
 from voicehub.cli.app import run
 from voicehub.cli.output import UsageError
@@ -97,7 +100,6 @@ def there(sshd: Host, root: str = "a place") -> set[str]:
 
 
 def on_host(sshd: Host, program: str) -> str:
-    from voicehub_remote.ssh import Remote
 
     with Remote(sshd.target()) as remote:
         return remote.run(f"'a place/env/bin/python' -c '{program}'", what="ask").out.strip()
@@ -140,7 +142,6 @@ def test_requirements_of_the_project_are_installed_beside_the_image(
 
 
 def test_commands_of_the_environment(sshd: Host, deployed: object) -> None:
-    from voicehub_remote.ssh import Remote
 
     with Remote(sshd.target()) as remote:
         shown = remote.run("'a place/env/bin/voicehub' plugins", what="ask").out
@@ -184,9 +185,7 @@ def test_an_interrupted_deploy_forgets_nothing(
     sshd: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the first brought before it broke off is removed when the project no longer has it."""
-    from voicehub_remote.places import Places
     from voicehub_remote.project import Upload
-    from voicehub_remote.ssh import Remote
 
     project, places = tmp_path / "p", Places("interrupted")
     project.mkdir()
@@ -211,8 +210,6 @@ def test_an_interrupted_deploy_forgets_nothing(
 def test_a_run_that_goes_on_is_named(
     sshd: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    from voicehub_remote import deployment
-    from voicehub_remote.session import RunState
 
     states = [RunState("first", "ended", 0), RunState("second", "running")]
     monkeypatch.setattr(deployment, "all_states", lambda remote, places: states)
@@ -222,10 +219,25 @@ def test_a_run_that_goes_on_is_named(
     assert "note: second goes on there" in capfd.readouterr().err
 
 
+def test_one_deploy_at_a_time(sshd: Host, tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "a").write_text("a")
+    lock = sshd.home / "alone/deploying"
+    with Remote(sshd.target()) as remote:
+        remote.run("mkdir alone; echo 999999999 >alone/deploying", what="leave an old one")
+        with deployment._alone(remote, Places("alone")):
+            assert lock.read_text() != "999999999\n"
+            said = told(sshd, tmp_path, "--skip-setup", code=1, root="alone")
+            assert "another deploy writes below alone now" in said
+            assert not (sshd.home / "alone/project").exists()
+        assert not lock.exists()
+    said = told(sshd, tmp_path, "--skip-setup", code=1, root="alone")
+    assert "no environment in alone/env" in said
+    assert not lock.exists()
+
+
 def test_data_that_lies_elsewhere(sshd: Host, tmp_path: Path) -> None:
-    from voicehub_remote.places import Places
     from voicehub_remote.project import DataItem, Upload
-    from voicehub_remote.ssh import Remote
 
     project, corpus = tmp_path / "p", tmp_path / "corpus"
     project.mkdir()

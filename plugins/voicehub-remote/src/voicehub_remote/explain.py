@@ -22,13 +22,13 @@ _BAD_KEY = re.compile(
 _CHANGED_HOST = "REMOTE HOST IDENTIFICATION HAS CHANGED"
 _UNKNOWN_HOST = ("Host key verification failed", "host key is known for")
 _SILENT = {
-    "Could not resolve hostname": "no host of that name is known here. Check the name",
-    "Name or service not known": "no host of that name is known here. Check the name",
-    "Connection refused": "nothing listens at that port. Is it right, and does sshd run there",
-    "No route to host": "there is no way to it. Is the machine up",
-    "Network is unreachable": "this machine has no way to its network. Is the network up",
-    "banner exchange": "something listens there but does not speak ssh in time. Is the port right",
-    "timed out": "nobody answered in time. Is the machine up, and does a firewall let ssh through",
+    "Could not resolve hostname": "no host of that name is known here. Check the name.",
+    "Name or service not known": "no host of that name is known here. Check the name.",
+    "Connection refused": "nothing listens at that port. Is it right, and does sshd run there?",
+    "No route to host": "there is no way to it. Is the machine up?",
+    "Network is unreachable": "this machine has no way to its network. Is the network up?",
+    "banner exchange": "something listens there but does not speak ssh in time. Is the port right?",
+    "timed out": "nobody answered in time. Is the machine up, and does a firewall let ssh through?",
 }
 _LOST = (
     "client_loop",
@@ -84,7 +84,7 @@ def why_no_connection(target: Target, text: str, *, was_open: bool) -> ConnectEr
         )
     for phrase, reason in _SILENT.items():
         if phrase in text:
-            return UnreachableError(f"{target}: {reason}? ssh says: {_last_line(text)}")
+            return UnreachableError(f"{target}: {reason} ssh says: {_last_line(text)}")
     if any(phrase in text for phrase in _LOST):
         return UnreachableError(
             f"{target}: it hung up before we were let in. Is it sshd that listens there, and does "

@@ -7,8 +7,10 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import TracebackType
 
 from voicehub.cli.output import say
@@ -28,6 +30,7 @@ from voicehub_remote.target import Target
 
 # What the login shell's own files print stands before it, and is nobody's answer.
 _BEGIN = "voicehub-begin"
+_HELD = b"voicehub-held"
 _CUT_OFF = "connection unexpectedly closed"  # as rsync says it
 SSH_FAILED = 255  # ssh's own exit code; a command of the host may end with it as well
 
@@ -150,6 +153,39 @@ class Remote:
         if done.code and NO_SPACE in done.err:
             raise self._failure(done, what)
         return done.code
+
+    @contextmanager
+    def hold(self, script: str, *, what: str) -> Iterator[None]:
+        """Have a script run for the time of the block.
+
+        Args:
+            script: says ``voicehub-held`` when it has what it is for, and then reads its standard
+                input to the end, which comes when the block or the connection ends.
+            what: the deed, for errors.
+
+        Raises:
+            ConnectError, CommandError: as ``run``, where it ends before it says so.
+        """
+        if self.dry_run:
+            self._show_command(script, True, ":")
+            yield
+            return
+        self._connection.open()
+        with TemporaryFile() as errors:
+            holder = subprocess.Popen(
+                self._words(script), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                start_new_session=True,  # Ctrl-C ends the block, and that ends it
+            )  # fmt: skip
+            with holder:
+                assert holder.stdin is not None and holder.stdout is not None
+                if not any(line.strip() == _HELD for line in holder.stdout):
+                    code = holder.wait()
+                    errors.seek(0)
+                    done = Done(code, "", _text(errors.read()))
+                    self._raise_if_lost(done)
+                    raise self._failure(done, what)
+                yield
+                # Leaving `with` closes its standard input and waits.
 
     def printer(self) -> PassOn:
         """Prints what a script writes to its standard output."""
