@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from voicehub.errors import DataError
 from voicehub_data.audio import extended, load_audio
 from voicehub_data.by_length import run_by_length
 from voicehub_data.dataset import SpeechDataset
-from voicehub_data.evaluation_rows import evaluation_rows
+from voicehub_data.evaluation_rows import evaluation_notes, evaluation_rows
 from voicehub_data.given_audio import given_audio, mono_samples
 from voicehub_data.manifest import read_manifest
 from voicehub_data.row_audio import SilenceNotes, load_row, load_rows
@@ -96,9 +97,14 @@ def test_samples_that_are_no_mono_audio_are_refused(wrong):
 def test_rows_of_an_evaluation(write_jsonl):
     lines = [{"id": name, "audio_filepath": f"{name}.wav", "text": "t"} for name in "aba"]
     path = write_jsonl([*lines, "{", {"id": "c", "audio_filepath": "c.wav", "text": "t"}])
-    found, dropped = evaluation_rows(path)
+    found, dropped, left_out = evaluation_rows(path)
     assert [row.id for row in found] == ["a", "b", "c"]
     assert dropped["duplicate-id"] == 1 and dropped.total() == 2
+    notes = evaluation_notes(found, [*left_out, "x", "y"])
+    assert len(left_out) == 2 and "row 4: not JSON" in " ".join(notes)
+    assert notes[2:] == ["left out: x", "left out: 1 more"]
+    silent = [replace(row, text=" ") for row in found]
+    assert "no row has a text to compare with" in evaluation_notes(silent, [])[0]
     assert [row.id for row in evaluation_rows(path, 2)[0]] == ["a", "b"]
     with pytest.raises(DataError, match="no usable row"):
         evaluation_rows(write_jsonl(["{"], "broken.jsonl"))

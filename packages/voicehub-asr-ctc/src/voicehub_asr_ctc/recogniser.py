@@ -20,7 +20,7 @@ from voicehub_asr_ctc.forward import run_apart, run_together
 from voicehub_asr_ctc.metrics import EvaluationRow, error_rates, prediction_row
 from voicehub_asr_ctc.tokenizers.base import CTCTokenizer
 from voicehub_data.by_length import run_by_length
-from voicehub_data.evaluation_rows import evaluation_rows
+from voicehub_data.evaluation_rows import evaluation_notes, evaluation_rows
 from voicehub_data.given_audio import given_audio
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.row_audio import load_rows
@@ -98,7 +98,7 @@ class CTCRecogniser(PreTrainedRecognitionModel):
         """
         normalizer = str(options.pop("normalizer", self.metric_normalizer))
         decoder = Decoder(self, int(options.pop("beam_size", 1)), options)
-        rows, dropped = evaluation_rows(manifest, max_samples)
+        rows, dropped, left_out = evaluation_rows(manifest, max_samples)
         results, unreadable = self.recognise_rows(rows, decoder, batch_size=batch_size)
         if unreadable:
             dropped["unreadable-audio"] = len(unreadable)
@@ -107,7 +107,8 @@ class CTCRecogniser(PreTrainedRecognitionModel):
         metrics = error_rates(results, normalizer)
         by_id = {row.id: row for row in rows}
         predictions = [prediction_row(item, by_id[item.id], normalizer) for item in results]
-        return EvaluationReport(metrics, predictions, dict(dropped))
+        notes = evaluation_notes([by_id[item.id] for item in results], [*left_out, *unreadable])
+        return EvaluationReport(metrics, predictions, dict(dropped), notes=notes)
 
     def predict_rows(self, rows: Sequence[ManifestRow], batch_size: int = 8) -> list[PredictionRow]:
         """Greedy predictions of rows, for a report; unreadable ones are left out."""

@@ -152,6 +152,11 @@ def test_failures_are_counted_apart(model, tone_corpus, tmp_path):
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
     report = model.evaluate(path, batch_size=2)
     assert report.dropped == {"invalid-row": 1, "unreadable-audio": 2}
+    assert len(report.notes) == 3 and "row 7: not JSON" in report.notes[0]
+    assert {note.rsplit(".wav", 1)[0].rsplit("/", 1)[1] for note in report.notes[1:]} == {
+        "empty",
+        "missing",
+    }
     assert [row.id for row in report.rows] == [rows[i]["id"] for i in (0, 1, 3, 5)]
     errors = sum(row.errors for row in report.rows)
     words = sum(row.words for row in report.rows)

@@ -61,6 +61,7 @@ def test_rows_come_in_order_and_unreadable_ones_apart(manifest):
     assert report.metrics["wer"] == 0.0
     assert report.metrics["failures"] == 1.0
     assert report.dropped == {"unreadable-audio": 1}
+    assert len(report.notes) == 1 and report.notes[0].startswith("left out: ")
     assert report.measured == 6
     assert sum(map(len, sizes)) == 6
     assert max(map(len, sizes)) <= 4

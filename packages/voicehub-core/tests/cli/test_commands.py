@@ -146,7 +146,7 @@ def test_a_command_that_finds_trouble_fails_with_its_result(cli: Run) -> None:
 def test_eval_prints_metrics_dropped_rows_and_the_worst(cli: Run, model: Path, work: Path) -> None:
     outcome = cli("eval", "runs/toy/final-model", "--data", "test.jsonl")
     assert outcome.code == 0
-    assert "50.0 %" in outcome.stdout and "1 empty text" in outcome.stdout
+    assert "50.0 %" in outcome.stdout and "1 empty text\n  left out: r9\n" in outcome.stdout
     assert "0 too" in outcome.stdout
     outcome = cli(
         "eval", "runs/toy", "--data", "test.jsonl", "--max-samples", "3", "--json",
@@ -155,6 +155,7 @@ def test_eval_prints_metrics_dropped_rows_and_the_worst(cli: Run, model: Path, w
     assert outcome.last_json["metrics"] == {"wer": 0.5}
     assert outcome.last_json["samples"] == 3
     assert outcome.last_json["dropped"] == {"empty text": 1}
+    assert outcome.last_json["notes"] == ["left out: r9"]
     rows = [json.loads(line) for line in (work / "out/rows.jsonl").read_text().splitlines()]
     assert [row["hypothesis"] for row in rows] == ["0 too", "1 too", "2 too"]
 

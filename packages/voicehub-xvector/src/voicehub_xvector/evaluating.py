@@ -11,6 +11,7 @@ import numpy as np
 
 from voicehub.errors import ConfigurationError, DataError
 from voicehub.models.results import EvaluationReport
+from voicehub_data.evaluation_rows import evaluation_notes
 from voicehub_data.manifest import ManifestRow, read_manifest
 from voicehub_data.row_audio import load_rows
 from voicehub_xvector.embeddings import EmbeddingTable
@@ -76,7 +77,12 @@ def evaluate_manifest(
         metrics, verified = scored.metrics(), scored
     kinds = {reason: count for reason, count in dropped.items() if count}
     return EvaluationReport(
-        metrics, [], kinds, measured=len(embedded), pictures=_pictures(verified)
+        metrics,
+        [],
+        kinds,
+        measured=len(embedded),
+        pictures=_pictures(verified),
+        notes=evaluation_notes([], [*map(str, read.problems), *unreadable]),
     )
 
 

@@ -11,7 +11,7 @@ from voicehub.models.results import EvaluationReport, PredictionRow
 from voicehub_asr_llm.evaluating.scoring import Failed, Hypothesis, Outcome, score
 from voicehub_asr_llm.evaluating.seen import SeenIds
 from voicehub_data.by_length import run_by_length
-from voicehub_data.evaluation_rows import evaluation_rows
+from voicehub_data.evaluation_rows import evaluation_notes, evaluation_rows
 from voicehub_data.manifest import ManifestRow
 from voicehub_data.metrics import prediction_row
 from voicehub_data.row_audio import load_rows
@@ -53,10 +53,12 @@ def evaluate_manifest(
     Raises:
         DataError: rows were trained on, or none can be read.
     """
-    rows, dropped = evaluation_rows(manifest, max_samples)
+    rows, dropped, left_out = evaluation_rows(manifest, max_samples)
     if seen is not None and not allow_seen:
         _refuse_seen(manifest, rows, seen)
-    outcomes = recognise_rows(recognise, rows, sample_rate=sample_rate, batch_size=batch_size)
+    outcomes = recognise_rows(
+        recognise, rows, sample_rate=sample_rate, batch_size=batch_size, unread=left_out
+    )
     scores = score(outcomes, normalizer)
     dropped.update(scores.failures)
     if scores.metrics["failures"] == len(rows):
@@ -66,6 +68,7 @@ def evaluate_manifest(
         scores.metrics,
         prediction_rows(outcomes, normalizer),
         dict(dropped),
+        notes=evaluation_notes(rows, left_out),
         tables={"by source": scores.sources} if scores.sources else {},
     )
 
@@ -76,11 +79,17 @@ def recognise_rows(
     *,
     sample_rate: int,
     batch_size: int,
+    unread: list[str] | None = None,
 ) -> list[Outcome]:
-    """Recognise rows in batches of similar lengths; results come in the order of the rows."""
+    """Recognise rows in batches of similar lengths; results come in the order of the rows.
+
+    What is said of rows that cannot be read is added to ``unread``.
+    """
 
     def run(batch: list[ManifestRow]) -> list[Hypothesis | Failed]:
-        waves, _ = load_rows(batch, sample_rate)
+        waves, failures = load_rows(batch, sample_rate)
+        if unread is not None:
+            unread.extend(failures)
         heard = [wave for wave in waves if wave is not None]
         found = iter(recognise(heard) if heard else ())
         return [Failed("unreadable-audio") if wave is None else next(found) for wave in waves]

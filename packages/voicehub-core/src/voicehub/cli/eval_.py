@@ -73,6 +73,7 @@ def evaluate(
         "metrics": report.metrics,
         "dropped": report.dropped,
         "tables": report.tables,
+        "notes": report.notes,
     }
     finish(result, json_mode=json_, human=_text(report, show))
 
@@ -110,6 +111,7 @@ def _text(report: EvaluationReport, show: int) -> str:
     lines = [table(("metric", "value"), rows)]
     dropped = ", ".join(f"{count} {reason}" for reason, count in report.dropped.items())
     lines.append(f"\n{report.measured:,} rows measured; dropped: {dropped or 'none'}")
+    lines += [f"  {note}" for note in report.notes]
     for title, figures_of in report.tables.items():
         lines += ["", f"{title}:", _table(figures_of)]
     worst = sorted((row for row in report.rows if row.errors), key=lambda row: -row.errors)[:show]

@@ -78,6 +78,7 @@ class EvaluationReport:
         measured: Utterances that were measured; the number of rows, where each has one.
         pictures: PNG files by name, for example a DET curve.
         tables: Rows of figures by title, for example by source.
+        notes: What else a reader must know: which rows were left out, which figure is missing.
     """
 
     metrics: dict[str, float]
@@ -86,6 +87,7 @@ class EvaluationReport:
     measured: int = -1
     pictures: dict[str, bytes] = field(default_factory=dict)
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.measured < 0:
@@ -99,6 +101,7 @@ class EvaluationReport:
             "dropped": self.dropped,
             "measured": self.measured,
             "tables": self.tables,
+            "notes": self.notes,
         }
 
 
