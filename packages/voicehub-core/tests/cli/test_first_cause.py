@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
 from voicehub.cli.launch_run import _first_cause
 from voicehub.cli.output import report_failure
@@ -16,12 +16,12 @@ from voicehub.strategies.failure_watch import RankFailedError, RankFailure
 
 
 def ended(code: int, told: Any = None, timestamp: int = 0) -> Any:
-    return SimpleNamespace(
-        exitcode=code,
-        error_file_data=told,
-        timestamp=timestamp,
-        signal_name=lambda: "SIGTERM",
-    )
+    """As torchrun describes a process; ``told`` is what it wrote."""
+    failure = ProcessFailure(local_rank=0, pid=1, exitcode=code, error_file="")
+    failure.timestamp = timestamp
+    if told is not None:
+        failure.error_file_data = told
+    return failure
 
 
 @pytest.fixture
@@ -51,3 +51,10 @@ def test_its_own_words_go_first(written: Any) -> None:
     own = written(DataError("the tape is torn, at its end"))
     said = _first_cause({0: ended(1, other), 1: ended(1, own, timestamp=1)})
     assert said.startswith("rank 1 failed first: DataError: the tape is torn, at its end. Ranks 0")
+
+
+def test_of_a_process_that_wrote_nothing_its_end_is_said() -> None:
+    """It was killed, and the other knows no more than that it is gone."""
+    said = _first_cause({0: ended(-9), 1: ended(1, timestamp=1)})
+    assert said == "rank 0 failed first: it was ended by SIGKILL. Ranks 1 ended with it."
+    assert _first_cause({3: ended(7)}) == "rank 3 failed first: it ended with exit code 7."

@@ -81,6 +81,10 @@ def _first_cause(failures: Mapping[int, Any]) -> str:
     return f"rank {rank} failed first: {_told(failure) or ended}.{others}"
 
 
+#: What torchrun says of a process that wrote nothing, such as one that was killed.
+_NOTHING_WRITTEN = "<NONE>"
+
+
 def _of_rank(failure: Any) -> int | None:
     """The rank whose failure the process has written down, where it is not its own."""
     data = failure.error_file_data
@@ -91,9 +95,9 @@ def _of_rank(failure: Any) -> int | None:
 
 
 def _told(failure: Any) -> str:
-    """What the process has written into torchrun's error file."""
+    """What the process has written into torchrun's error file; empty where that is nothing."""
     data = failure.error_file_data
     message = data.get("message", "") if isinstance(data, dict) else ""
     if isinstance(message, dict):
         message = message.get("message", "")
-    return str(message).rstrip(".")
+    return "" if message == _NOTHING_WRITTEN else str(message).rstrip(".")
