@@ -45,15 +45,21 @@ class MediaFilesCallback(TrainerCallback):
             path.parent.mkdir(parents=True, exist_ok=True)
             suffix, content = _encoded(medium)
             path.with_name(path.name + suffix).write_bytes(content)
-        for old in _folders(self.run_directory)[: -args.media_total_limit]:
-            if old != folder:  # of a run that went on from an earlier step
-                shutil.rmtree(old)
+        kept = _folders(self.run_directory)
+        # What lies ahead is of a run that went on from an earlier step: it goes first.
+        kept.sort(key=lambda path: _step_of(path) <= state.global_step)
+        for old in kept[: -args.media_total_limit]:
+            shutil.rmtree(old, ignore_errors=True)  # whatever keeps it there, training goes on
 
 
 def _folders(run_directory: Path) -> list[Path]:
     """Those of the steps, in order."""
     found = [path for path in (run_directory / FOLDER).glob("step-*") if _STEP.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name.partition("-")[2]))
+    return sorted(found, key=_step_of)
+
+
+def _step_of(folder: Path) -> int:
+    return int(folder.name.partition("-")[2])
 
 
 def latest_media(run_directory: Path) -> list[Path]:
