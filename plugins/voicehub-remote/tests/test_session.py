@@ -154,6 +154,17 @@ def test_of_many_that_start_one_run_at_once_one_does(host: LocalHost) -> None:
     assert not list((host.path / "runs/demo").glob("next.*"))
 
 
+def test_a_run_that_is_just_beginning_can_be_asked_after(host: LocalHost) -> None:
+    folder = host.path / "runs/demo"
+    folder.mkdir(parents=True)
+    (folder / "log").touch()
+    for offset in (None, ""):  # not there yet; made, and about to be written
+        if offset is not None:
+            (folder / "offset").write_text(offset)
+        state = host.session("demo").state(lines=3)
+        assert (state.state, state.begin) == ("none", 0)
+
+
 def test_two_roots_on_one_host_do_not_meet(host: LocalHost) -> None:
     other = LocalHost(host.home, "elsewhere")
     for each, code in ((host, 3), (other, 4)):

@@ -205,5 +205,7 @@ def test_a_dry_run_contacts_nobody(verbs: Verbs, verb: str, words: list[str]) ->
     assert verbs(verb, *words, "--dry-run") == 0
     lines = verbs.text.splitlines()
     assert lines and all("no-such-host.invalid" in line for line in lines)
+    if verb == "attach" and not words:
+        assert any("lines=1000" in line for line in lines)
     if words != ["--terminal"]:
         assert verbs.told(verb, *words, "--dry-run")["commands"] == lines

@@ -57,7 +57,8 @@ tell_state() {
     echo "output=$(content output)"
     [ -f "$folder/log" ] || return 0
     size=$(($(wc -c <"$folder/log")))
-    offset=$(($(content offset)))
+    offset=$(content offset)
+    offset=$((${offset:-0})) # none yet, where the attempt is just beginning
     echo "log_bytes=$size"
     if [ -z "${lines-}" ]; then
         echo "begin=$offset"

@@ -66,8 +66,8 @@ def attach(
             human = f"{session.run}: {state.words()}"
             end(remote, {"run": as_dict(state)}, json_mode=json_, human=human)
             return
-        if not dry_run:
-            state = session.state(lines)
+        asked = session.state(lines)
+        state = state if dry_run else asked
         if state.lines > lines:
             left_out = state.lines - lines
             say(
