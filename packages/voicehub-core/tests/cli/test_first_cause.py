@@ -13,6 +13,7 @@ from voicehub.cli.launch_run import _first_cause
 from voicehub.cli.output import report_failure
 from voicehub.errors import DataError, VoiceHubError
 from voicehub.strategies.failure_watch import RankFailedError, RankFailure
+from voicehub.strategies.world import RankStalledError
 
 
 def ended(code: int, told: Any = None, timestamp: int = 0) -> Any:
@@ -58,3 +59,18 @@ def test_of_a_process_that_wrote_nothing_its_end_is_said() -> None:
     said = _first_cause({0: ended(-9), 1: ended(1, timestamp=1)})
     assert said == "rank 0 failed first: it was ended by SIGKILL. Ranks 1 ended with it."
     assert _first_cause({3: ended(7)}) == "rank 3 failed first: it ended with exit code 7."
+
+
+@pytest.mark.parametrize(
+    ("code", "how"), [(-9, "was ended by SIGKILL"), (7, "ended with exit code 7")]
+)
+def test_who_died_failed_before_who_missed_it(written: Any, code: int, how: str) -> None:
+    gone = written(RankStalledError("rank 0 waited, and the connection to rank 1 was closed"))
+    said = _first_cause({0: ended(1, gone), 1: ended(code, timestamp=1)})
+    assert said == f"rank 1 failed first: it {how}. Ranks 0 ended with it."
+
+
+def test_who_is_killed_at_last_had_been_waited_for(written: Any) -> None:
+    late = written(RankStalledError("rank 0 waited: the connection to rank 1 timed out"))
+    said = _first_cause({0: ended(1, late), 1: ended(-9, timestamp=1)})
+    assert said.startswith("rank 0 failed first: RankStalledError: rank 0 waited")

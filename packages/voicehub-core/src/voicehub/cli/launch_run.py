@@ -12,8 +12,13 @@ from voicehub.cli.launch_plan import LaunchPlan
 from voicehub.cli.output import Interrupted
 from voicehub.errors import VoiceHubError
 
-# torchrun ends the other ranks with SIGTERM, so that signal says nothing about the cause.
-_SIGNALS_OF_ITS_OWN = frozenset(signal.valid_signals()) - {signal.SIGTERM}
+#: What torchrun says of a process that wrote nothing, such as one that was killed.
+_NOTHING_WRITTEN = "<NONE>"
+#: What a rank writes that has waited for another.
+_WAITED = "RankStalledError:"
+#: torchrun ends the other ranks with SIGTERM, and their own watches with exit code 1: these say
+#: nothing about the cause.
+_OF_OTHERS = (-signal.SIGTERM, 1)
 
 
 class LaunchFailedError(VoiceHubError):
@@ -62,7 +67,7 @@ def _first_cause(failures: Mapping[int, Any]) -> str:
     A process that wrote its cause tells more than one that ended by a signal, and a rank that
     still writes its last words may get SIGTERM from torchrun because another ended sooner.
     """
-    own = {rank: f for rank, f in failures.items() if _told(f) and _of_rank(f) is None}
+    own = {r: f for r, f in failures.items() if _told(f) and _of_rank(f) is None and not _lost(f)}
     heard = [f for f in failures.values() if _of_rank(f) is not None]
     if heard and not own:  # it was ended before it wrote, and others knew why it failed
         first = _of_rank(heard[0])
@@ -70,7 +75,7 @@ def _first_cause(failures: Mapping[int, Any]) -> str:
         return (
             f"rank {first} failed first: {_told(heard[0])}. Ranks {', '.join(rest)} ended with it."
         )
-    own = own or {rank: f for rank, f in failures.items() if -f.exitcode in _SIGNALS_OF_ITS_OWN}
+    own = own or {rank: f for rank, f in failures.items() if _died(f)}
     rank, failure = min((own or failures).items(), key=lambda item: (item[1].timestamp, item[0]))
     if failure.exitcode < 0:
         ended = f"it was ended by {failure.signal_name()}"
@@ -81,8 +86,15 @@ def _first_cause(failures: Mapping[int, Any]) -> str:
     return f"rank {rank} failed first: {_told(failure) or ended}.{others}"
 
 
-#: What torchrun says of a process that wrote nothing, such as one that was killed.
-_NOTHING_WRITTEN = "<NONE>"
+def _lost(failure: Any) -> bool:
+    """Whether all that the process has to tell is that another was gone."""
+    told = _told(failure)
+    return told.startswith(_WAITED) and "timed out" not in told
+
+
+def _died(failure: Any) -> bool:
+    """Whether it ended without a word, and neither torchrun nor its own watch ended it."""
+    return not _told(failure) and failure.exitcode not in _OF_OTHERS
 
 
 def _of_rank(failure: Any) -> int | None:
