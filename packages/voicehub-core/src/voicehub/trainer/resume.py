@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from voicehub.checkpoints.layout import latest_checkpoint, list_checkpoints
+from voicehub.checkpoints.layout import TRAINING_ARGS_FILE, latest_checkpoint, list_checkpoints
 from voicehub.checkpoints.random_state import restore_random_state
 from voicehub.checkpoints.reader import Checkpoint, open_checkpoint
 from voicehub.checkpoints.rotation import checkpoint_run_id
@@ -21,6 +21,7 @@ from voicehub.passes.plan import OptimizationPlan
 from voicehub.strategies.base import TrainingStrategy
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.callbacks import CallbackHandler
+from voicehub.trainer.changed_settings import described
 from voicehub.trainer.composition import Graph
 from voicehub.trainer.feed import DataFeed
 from voicehub.trainer.fingerprint import describe_object
@@ -194,7 +195,11 @@ def _class_name(value: Any) -> str:
 
 
 def check_same_run(
-    checkpoint: Checkpoint, current: dict[str, Any], *, topology: str = "same"
+    checkpoint: Checkpoint,
+    current: dict[str, Any],
+    *,
+    topology: str = "same",
+    settings: Mapping[str, Any] | None = None,
 ) -> None:
     """Refuse another model type, adapter, optimizer names, strategy or signature.
 
@@ -202,17 +207,22 @@ def check_same_run(
         checkpoint: what is to be resumed.
         current: what this run would write in its manifest.
         topology: ``any`` accepts another strategy and number of processes.
+        settings: of this run's ``training``, so that differences have the names a user knows.
 
     Raises:
         CheckpointMismatchError: names each entry that differs with both values.
     """
-    lines = _differences(checkpoint.manifest, current, topology)
+    before: Mapping[str, Any] = {}
+    if settings is not None and checkpoint.has_file(TRAINING_ARGS_FILE):
+        before = checkpoint.document(TRAINING_ARGS_FILE)
+    names = (before, settings or {}) if before else ({}, {})
+    lines = _differences(checkpoint.manifest, current, topology, *names)
     if not lines:
         return
     shown = "\n".join(f"  - {line}" for line in lines[:8])
     more = f"\n  ... and {len(lines) - 8} more" if len(lines) > 8 else ""
     hint = ""
-    if topology == "same" and not _differences(checkpoint.manifest, current, "any"):
+    if topology == "same" and not _differences(checkpoint.manifest, current, "any", *names):
         hint = (
             "Only the number of processes or the strategy differs: resume_topology='any' goes on "
             "with data position and optimizer state exact, and says what is not. "
@@ -224,7 +234,11 @@ def check_same_run(
 
 
 def _differences(
-    manifest: Mapping[str, Any], current: Mapping[str, Any], topology: str
+    manifest: Mapping[str, Any],
+    current: Mapping[str, Any],
+    topology: str,
+    saved_settings: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> list[str]:
     keys = ["model_type", "adapter", "optimizer_names"]
     saved, now = manifest["resume_signature"], current["resume_signature"]
@@ -237,7 +251,7 @@ def _differences(
         for key in keys
         if manifest.get(key) != current[key]
     ]
-    found = [f"resume_signature.{difference}" for difference in compare_signatures(saved, now)]
+    found = described(compare_signatures(saved, now), saved_settings, settings)
     # Few are shown. A setting that was changed says more than the many layers that follow from it.
     return lines + sorted(found, key=lambda line: ".modules." in line)
 

@@ -146,7 +146,12 @@ def _prepare_directory(
             checkpoint = resume.open_newest(run_dir)
         else:
             checkpoint = open_checkpoint(resume.resolve_checkpoint(resume_from, run_dir))
-        resume.check_same_run(checkpoint, identity, topology=trainer.args.resume_topology)
+        resume.check_same_run(
+            checkpoint,
+            identity,
+            topology=trainer.args.resume_topology,
+            settings=trainer.args.to_dict(),
+        )
         resume.check_same_directory(checkpoint, run_dir)
         run_id, path = checkpoint.run_id, str(checkpoint.path)
         signature = checkpoint.manifest["resume_signature"]

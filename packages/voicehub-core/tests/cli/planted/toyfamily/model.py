@@ -72,4 +72,5 @@ class ToyModel(PreTrainedRecognitionModel):
         tables = {}
         if options.get("allow_seen"):
             tables["by source"] = [{"source": "seen", "wer": 0.25, "rows": 3}, {"source": "new"}]
-        return EvaluationReport(metrics, predictions, {"empty text": 1}, tables=tables, notes=["left out: r9"])
+        dropped, notes = {"empty text": 1}, ["left out: r9"]
+        return EvaluationReport(metrics, predictions, dropped, tables=tables, notes=notes)
