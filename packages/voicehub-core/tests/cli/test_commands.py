@@ -160,6 +160,18 @@ def test_eval_prints_metrics_dropped_rows_and_the_worst(cli: Run, model: Path, w
     assert [row["hypothesis"] for row in rows] == ["0 too", "1 too", "2 too"]
 
 
+def test_a_model_or_an_option_of_another_task_is_told_what_it_is_for(cli: Run, model: Path) -> None:
+    spoken = cli("synthesize", "--text", "hi", "--out", "x.wav", "--model", "runs/toy")
+    assert spoken.code == 2
+    assert "voicehub transcribe FILE --model runs/toy" in spoken.stderr
+    assert "AutoModel" not in spoken.stderr
+    trials = cli("eval", "runs/toy", "--data", "test.jsonl", "--trials", "test.jsonl")
+    assert trials.code == 2 and "--trials is for speaker embedders" in trials.stderr
+    for command in (("transcribe", "test.jsonl", "--model"), ("eval", "--data", "test.jsonl")):
+        unknown = cli(*command, "nope")
+        assert unknown.code == 2 and "give --model-type, one of" in unknown.stderr
+
+
 def test_eval_prints_tables_and_passes_on_that_seen_rows_are_wanted(
     cli: Run, model: Path, work: Path
 ) -> None:

@@ -11,8 +11,10 @@ import typer
 from voicehub.cli.options import DeviceOption, JsonOption, require_folder
 from voicehub.cli.output import UsageError, finish, jsonable, say
 from voicehub.cli.tables import table
+from voicehub.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from voicehub.models.lifecycle import PreTrainedRecognitionModel, PreTrainedSpeakerModel
     from voicehub.models.results import EvaluationReport
 
 
@@ -54,13 +56,16 @@ def evaluate(
     if pictures is not None:
         require_folder("--pictures", pictures)
     model = load_measurable(model_dir, model_type=model_type, device=device)
-    # Greedy is every recogniser's default; only a wider beam is passed on.
-    options: dict[str, Any] = {"beam_size": beam_size} if beam_size > 1 else {}
-    if trials is not None:
-        options["trials"] = trials
-    if allow_seen:
-        options["allow_seen"] = True
-    report = model.evaluate(data, batch_size=batch_size, max_samples=max_samples, **options)
+    options = _options_of(model, beam_size=beam_size, trials=trials, allow_seen=allow_seen)
+    try:
+        report = model.evaluate(data, batch_size=batch_size, max_samples=max_samples, **options)
+    except ConfigurationError as error:
+        if allow_seen and "'allow_seen'" in str(error):  # the model does not know this option
+            raise UsageError(
+                f"--allow-seen: '{model.model_type}' keeps no list of the rows that it was trained "
+                "on, so it refuses none: leave it out."
+            ) from None
+        raise
     if predictions is not None:
         _write_rows(predictions, report)
         say(f"wrote {len(report.rows)} rows to {predictions}", json_mode=json_)
@@ -76,6 +81,41 @@ def evaluate(
         "notes": report.notes,
     }
     finish(result, json_mode=json_, human=_text(report, show))
+
+
+def _options_of(
+    model: PreTrainedRecognitionModel | PreTrainedSpeakerModel,
+    *,
+    beam_size: int,
+    trials: Path | None,
+    allow_seen: bool,
+) -> dict[str, Any]:
+    """The options that were given, for the task that they are of.
+
+    Raises:
+        UsageError: one is of another task than the model.
+    """
+    from voicehub.models.lifecycle import PreTrainedSpeakerModel
+
+    speakers = isinstance(model, PreTrainedSpeakerModel)
+    if trials is not None and not speakers:
+        raise UsageError(
+            f"--trials is for speaker embedders, and '{model.model_type}' recognises speech: leave "
+            "it out."
+        )
+    for option, given in (("--beam-size", beam_size > 1), ("--allow-seen", allow_seen)):
+        if given and speakers:
+            raise UsageError(
+                f"{option} is for recognisers, and '{model.model_type}' embeds speakers: leave it "
+                "out."
+            )
+    # Greedy is every recogniser's default; only a wider beam is passed on.
+    options: dict[str, Any] = {"beam_size": beam_size} if beam_size > 1 else {}
+    if trials is not None:
+        options["trials"] = trials
+    if allow_seen:
+        options["allow_seen"] = True
+    return options
 
 
 def _check_writable(path: Path) -> None:

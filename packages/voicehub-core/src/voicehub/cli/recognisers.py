@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from voicehub.cli.logs import show_logs
+from voicehub.cli.model_tasks import options_by_name, require_task, task_of
 from voicehub.cli.options import resolve_device
 from voicehub.errors import UnsupportedTrainingError
 from voicehub.models.artifact import artifact_directory
 from voicehub.models.lifecycle import PreTrainedRecognitionModel, PreTrainedSpeakerModel
+from voicehub.specs.task import SpeechTask
 
 
 def load_recogniser(
@@ -23,9 +23,12 @@ def load_recogniser(
     from voicehub.models.auto import AutoModelForSpeechRecognition
 
     show_logs()
-    model = AutoModelForSpeechRecognition.from_pretrained(
-        _source(name_or_path), model_type=model_type, device=resolve_device(device), lazy_load=False
-    )
+    source = _source(name_or_path)
+    with options_by_name():
+        require_task(source, name_or_path, model_type, SpeechTask.AUTOMATIC_SPEECH_RECOGNITION)
+        model = AutoModelForSpeechRecognition.from_pretrained(
+            source, model_type=model_type, device=resolve_device(device), lazy_load=False
+        )
     if not isinstance(model, PreTrainedRecognitionModel):
         raise UnsupportedTrainingError(
             f"'{model.model_type}' ({name_or_path}) does not transcribe."
@@ -41,20 +44,23 @@ def load_measurable(
     Raises:
         ConfigurationError: the directory does not exist, or is no model of such a type.
     """
-    from voicehub.models.auto import AutoModelForSpeakerEmbedding, infer_model_type
-    from voicehub.specs.registry import get_training_spec
-    from voicehub.specs.task import SpeechTask
+    from voicehub.models.auto import AutoModelForSpeakerEmbedding
 
-    source = _source(name_or_path)
-    found = model_type or (infer_model_type(source) if Path(source).is_dir() else None)
-    if found is None or get_training_spec(found).task is not SpeechTask.SPEAKER_EMBEDDING:
-        return load_recogniser(name_or_path, model_type=model_type, device=device)
-    show_logs()
-    model = AutoModelForSpeakerEmbedding.from_pretrained(
-        source, model_type=found, device=resolve_device(device), lazy_load=False
-    )
+    source, speakers = _source(name_or_path), SpeechTask.SPEAKER_EMBEDDING
+    with options_by_name():
+        require_task(
+            source, name_or_path, model_type, SpeechTask.AUTOMATIC_SPEECH_RECOGNITION, speakers
+        )
+        if task_of(source, model_type) is not speakers:
+            return load_recogniser(name_or_path, model_type=model_type, device=device)
+        show_logs()
+        model = AutoModelForSpeakerEmbedding.from_pretrained(
+            source, model_type=model_type, device=resolve_device(device), lazy_load=False
+        )
     if not isinstance(model, PreTrainedSpeakerModel):
-        raise UnsupportedTrainingError(f"'{found}' ({name_or_path}) does not embed speakers.")
+        raise UnsupportedTrainingError(
+            f"'{model.model_type}' ({name_or_path}) does not embed speakers."
+        )
     return model
 
 
