@@ -226,6 +226,20 @@ class TestConvert:
         assert code == 2
         assert words in err
 
+    def test_folders_that_cannot_be_written_are_found_before_any_row(
+        self, voicehub, corpus, tmp_path
+    ):
+        blocked = tmp_path / "file"
+        blocked.touch()
+        out = tmp_path / "n.jsonl"
+        code, _, err = voicehub("convert", corpus, out, "--audio-dir", blocked / "audio")
+        assert code == 2
+        assert "--audio-dir" in err and "cannot be written" in err and "row 1" not in err
+        audio = tmp_path / "audio"
+        code, _, err = voicehub("convert", corpus, blocked / "n.jsonl", "--audio-dir", audio)
+        assert code == 2 and "OUTPUT's folder" in err
+        assert not audio.exists()
+
     def test_samples_beyond_full_scale_are_counted(
         self, voicehub, write_audio, write_jsonl, tmp_path
     ):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from voicehub.cli.options import JsonOption
+from voicehub.cli.options import JsonOption, require_folder
 from voicehub.cli.output import finish
 from voicehub.cli.tables import duration
 from voicehub.errors import ConfigurationError, DataError
@@ -61,6 +61,9 @@ def convert(
     if sample_rate is not None and audio_dir is None:
         raise ConfigurationError("--sample-rate needs --audio-dir: a manifest alone has no rate.")
     _require_target(output, overwrite)
+    require_folder("OUTPUT's folder", output.parent)
+    if audio_dir is not None:
+        require_folder("--audio-dir", audio_dir)
     threads = workers_or_default(workers)
     config = source_config(source, kind, column_map, set_)
     manifest = read_manifest(config, role=as_role(role))
