@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from loopback_sshd import TOOLS, Host, find, serve
@@ -28,6 +29,26 @@ def sshd() -> Iterator[Host]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     with serve() as host:
         yield host
+
+
+@pytest.fixture(scope="module", autouse=True)
+def composed_once() -> Iterator[None]:
+    """The same words are composed once: that takes longer than all that these tests are about."""
+    from voicehub.cli import compose
+
+    compose_preset, known = compose.compose_preset, dict[tuple[str, ...], compose.Composition]()
+
+    def remembered(preset: str, overrides: Sequence[str] = (), **more: Any) -> compose.Composition:
+        words = (preset, *overrides)
+        if more or Path("configs").exists():
+            return compose_preset(preset, overrides, **more)
+        if words not in known:
+            known[words] = compose_preset(preset, overrides)
+        return known[words]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compose, "compose_preset", remembered)
+        yield
 
 
 @pytest.fixture
