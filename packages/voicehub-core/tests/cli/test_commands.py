@@ -38,9 +38,10 @@ def test_presets_of_packages_and_of_the_user(cli: Run, work: Path) -> None:
     assert found["my/own"] == "Mine alone."
     assert not any(name.startswith(("data/", "toy/_")) for name in found)
     assert "toy/tiny" in cli("presets").stdout
-    assert cli("presets", "toy").stdout.splitlines()[-1] == (
-        "Train one: voicehub train toy/tiny data.train=VALUE [KEY=VALUE ...]"
-    )
+    told = cli("presets", "toy").stdout.splitlines()[-2:]
+    assert told[0] == "Train one: voicehub train toy/tiny KEY=VALUE ..."
+    assert "named by --dry-run" in told[1]
+    assert "'data.train' is required" in cli("train", "toy/tiny", "--dry-run").stderr
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from voicehub.cli.options import JsonOption
 from voicehub.cli.output import finish
 from voicehub.cli.preset_files import Preset, families, family_presets, user_presets
 from voicehub.cli.tables import table
-from voicehub.errors import PluginError, VoiceHubError
+from voicehub.errors import PluginError
 
 
 def presets(
@@ -43,9 +43,9 @@ def presets(
     rows = [(preset.name, preset.summary()) for preset in found]
     lines = [table(("preset", "what it is"), rows) if rows else "No presets are installed."]
     lines += [f"broken: {reason}" for reason in broken.values()]
-    if rows and not json_:
-        required = "".join(f" {key}=VALUE" for key in _required(found[0]))
-        lines.append(f"\nTrain one: voicehub train {found[0].name}{required} [KEY=VALUE ...]")
+    if rows:
+        lines.append(f"\nTrain one: voicehub train {rows[0][0]} KEY=VALUE ...")
+        lines.append("Settings that a preset requires, mostly data.train, are named by --dry-run.")
     result = {
         "presets": [
             {"name": preset.name, "summary": preset.summary(), "path": preset.path}
@@ -54,13 +54,3 @@ def presets(
         "broken": broken,
     }
     finish(result, json_mode=json_, human="\n".join(lines))
-
-
-def _required(preset: Preset) -> tuple[str, ...]:
-    """Settings without which a preset does not train; none where its parts do not compose."""
-    from voicehub.cli.compose import compose_preset
-
-    try:
-        return compose_preset(preset.name, []).missing
-    except VoiceHubError:  # told by the command that trains it
-        return ()
