@@ -16,6 +16,7 @@ from loopback_sshd import Host
 from voicehub_remote import deployment, environment
 from voicehub_remote.distributions import Installed, installed
 from voicehub_remote.places import Places
+from voicehub_remote.project import DataItem
 from voicehub_remote.project_files import check_files, visible_files
 from voicehub_remote.session import RunState
 from voicehub_remote.ssh import Remote
@@ -316,6 +317,18 @@ def test_links_that_cannot_be_sent_are_told(tmp_path: Path) -> None:
     (home / "loop").symlink_to("loop")
     with pytest.raises(UsageError, match="loop is a link to loop, which is not there"):
         check_files(home, visible_files(home), ())
+
+
+def test_data_that_leads_in_a_circle_is_refused(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus"
+    (corpus / "clips").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (corpus / "clips/more").symlink_to("../../elsewhere")
+    item = DataItem.parse(str(corpus), tmp_path)
+    item.check(())
+    (corpus / "clips/up").symlink_to("..")
+    with pytest.raises(UsageError, match=r"clips/up is a link to \.\., a folder that it lies in"):
+        item.check(())
 
 
 def test_a_folder_that_git_does_not_know(sshd: Host, tmp_path: Path) -> None:

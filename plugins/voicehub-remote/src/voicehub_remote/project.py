@@ -63,14 +63,15 @@ class DataItem:
         return self.destination if absolute else f"{places.project}/{self.destination}"
 
     def check(self, allowed: Sequence[str]) -> None:
-        """Refuse files that look like secrets.
+        """Refuse files that look like secrets, and links that lead in a circle.
 
         Raises:
             UsageError: names them.
         """
         names = [self.source.name]
         if self.source.is_dir():
-            for folder, _, files in os.walk(self.source, followlinks=True):
+            for folder, folders, files in os.walk(self.source, followlinks=True):
+                _refuse_circles(Path(folder), folders)
                 names += [str(Path(folder) / file) for file in files]
         refuse_secret_files(names, allowed, f"--data {self.source}")
 
@@ -123,6 +124,18 @@ class Upload:
 def _normal(path: Path) -> Path:
     """Absolute, without '..', and with links as they are: what is linked keeps its place."""
     return Path(os.path.normpath(path.absolute()))
+
+
+def _refuse_circles(folder: Path, names: Sequence[str]) -> None:
+    """Links are followed, and these would be without end."""
+    home = folder.resolve()
+    for name in names:
+        link = folder / name
+        if link.is_symlink() and home.is_relative_to(link.resolve()):
+            raise UsageError(
+                f"--data: {link} is a link to {link.readlink()}, a folder that it lies in itself. "
+                "Remove it, or name what is beside it."
+            )
 
 
 def _send_project(remote: Remote, places: Places, project: Path, names: Sequence[str]) -> Sent:
