@@ -15,6 +15,7 @@ from voicehub.strategies.failure_watch import (
     RankFailure,
     WatchLimits,
 )
+from voicehub.strategies.timed_store import TimedStore
 
 #: Silence that only what stands still keeps: on a busy machine a thread waits for its turn.
 CALM = WatchLimits(beat=0.01, silence=120.0, grace=0.0)
@@ -100,3 +101,39 @@ def test_limits_that_are_set_later_count(store: Any) -> None:
     watch.limits = QUICK
     assert watch.ended.wait(120)
     watch.stop()
+
+
+def test_a_store_that_stands_still_with_its_process_is_not_waited_for() -> None:
+    """Rank 0 keeps it where no launcher does, and may be stopped."""
+    store = Silent()
+    watch = FailureWatch(store, 1, 2, WatchLimits(silence=0.05))
+    assert watch.others_work(0.0) is None
+    assert watch.failure() is None
+    watch.record(RankFailure(1, "RankStalledError", "late"))
+    watch.stop()
+    assert store.asked == ["get"]  # once is enough
+
+
+def test_what_a_store_raises_is_raised() -> None:
+    store = TimedStore(dist.HashStore(), lambda: 60.0)
+    store.set("a", "1")
+    assert store.get("a") == b"1"
+    with pytest.raises(TypeError):
+        store.set("a")
+
+
+class Silent:
+    """Gives no answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "clone":
+            raise AttributeError(name)
+
+        def ask(*given: Any) -> None:
+            self.asked.append(name)
+            threading.Event().wait()
+
+        return ask

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from voicehub.errors import VoiceHubError
+from voicehub.strategies.timed_store import TimedStore
 
 _FAILURE = "voicehub/failure"
 _DONE = "done"
@@ -81,7 +82,7 @@ class FailureWatch:
         self.world_size = world_size
         self.limits = limits or WatchLimits()
         self.work: str | None = None
-        self._store = store
+        self._store = TimedStore(store, lambda: self.limits.silence)
         # A store object serves one call at a time, and the main thread may block in one.
         self._own_store = store.clone() if hasattr(store, "clone") else store
         self._stop = threading.Event()
