@@ -17,6 +17,7 @@ from loopback_sshd import Host
 from remote_runs import Verbs
 from voicehub_remote.providers import machines
 from voicehub_remote.providers.contract import Machine, MachineState
+from voicehub_remote.session import Session
 
 pytestmark = pytest.mark.skipif(
     find_spec("voicehub_example") is None, reason="needs example/tiny of voicehub-example"
@@ -89,6 +90,17 @@ def watchers(verbs: Verbs) -> list[str]:
             words = Path(f"/proc/{process}/cmdline").read_text()
             found += [words] if verbs.root in words and "position=" in words else []
     return found
+
+
+def test_ctrl_c_while_a_run_is_being_started_says_that_it_may_run(
+    verbs: Verbs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Session, "start", interrupted)
+    assert verbs("train", "example/tiny") == 1
+    assert "it may run there" in verbs.text and f"--name {RUN}" in verbs.text
 
 
 def test_stop_cancels_the_command_for_the_end(verbs: Verbs) -> None:

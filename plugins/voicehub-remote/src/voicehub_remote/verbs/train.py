@@ -141,6 +141,7 @@ def _as_before(
 
 
 def _start(session: Session, description: Description, *, json_mode: bool) -> RunState:
+    from voicehub_remote.follow import Detached, come_back
     from voicehub_remote.runs import check_free
     from voicehub_remote.session import all_states
 
@@ -150,7 +151,12 @@ def _start(session: Session, description: Description, *, json_mode: bool) -> Ru
     earlier = next((state for state in states if state.run == session.run), None)
     if earlier is not None and not earlier.goes_on:
         say(f"{session.run}: {earlier.words()}; starting it again", json_mode=True)
-    return session.start(description, secrets)
+    try:
+        return session.start(description, secrets)
+    except KeyboardInterrupt:
+        raise Detached(
+            f"interrupted while it was being started: it may run there. {come_back(session)}"
+        ) from None
 
 
 def follow_to_the_end(
