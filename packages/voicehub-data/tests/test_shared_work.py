@@ -62,9 +62,10 @@ def test_one_that_was_stopped_is_not_waited_for(monkeypatch):
     ],
 )
 def test_the_first_that_fails_ends_all_and_is_named(tmp_path, how, error, said):
+    others = set(multiprocessing.active_children())  # ranks that other tests keep
     with pytest.raises(error, match=said):
         run_shared(Numbers(tmp_path, 5, how), UNITS, 2, lambda rows: None)
-    assert multiprocessing.active_children() == []
+    assert set(multiprocessing.active_children()) <= others
     assert {"1", "3"} <= {path.name for path in tmp_path.iterdir()}  # what was done stays
     assert not (tmp_path / "5").exists()
 

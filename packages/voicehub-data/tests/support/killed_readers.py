@@ -19,11 +19,12 @@ def deadly(path: Path, *, worker: int) -> Iterator[None]:
     """Whoever opens the file waits for our lease on it, and child number ``worker`` is killed then.
 
     Args:
-        worker: in the order in which processes were started, from 0.
+        worker: in the order in which processes were started within the context, from 0.
     """
+    others = {child.pid for child in multiprocessing.active_children()}  # of other tests
 
     def kill(*_: Any) -> None:
-        children = multiprocessing.active_children()
+        children = [c for c in multiprocessing.active_children() if c.pid not in others]
         children.sort(key=lambda child: int(child.name.rpartition("-")[2]))
         children[worker].kill()
 
