@@ -141,7 +141,8 @@ def test_a_time_limit(remote: Remote) -> None:
 def test_a_broken_connection_is_said(remote: Remote) -> None:
     remote.run("true", what="connect")
     script = (
-        'p=$PPID; while [ "$p" -gt 1 ]; do kill -9 $p 2>/dev/null; p=$(ps -o ppid= -p $p); done'
+        'p=$PPID; all=; while [ "$p" -gt 1 ]; do all="$p $all"; p=$(ps -o ppid= -p $p); done; '
+        "kill -9 $all 2>/dev/null"  # the server first: the connection has gone with the session
     )
     with pytest.raises(ConnectionLostError, match="attach"):
         # The session's server ends under it, as when the network goes.
