@@ -37,6 +37,13 @@ def test_a_run_goes_on_by_itself_and_knows_where_it_writes() -> None:
     assert described(mine).output == "elsewhere"
 
 
+@pytest.mark.parametrize("name", ["root", "run", "on_end", "shown", "code"])
+def test_variables_of_the_scripts_on_the_host_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"--env {name}: the scripts"):
+        described(environment=[name])
+    described(environment=["https_proxy", "HF_TOKEN"])
+
+
 def test_several_processes_go_through_launch() -> None:
     words = described(LaunchPlan(PLAN.words, processes=2, max_restarts=1)).command()
     assert words[:6] == ["-m", "voicehub", "launch", "--nproc=2", "--max-restarts=1", "--"]

@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
 from pathlib import Path, PurePosixPath
 
 from voicehub.cli.launch_files import FILES, JobRequest
@@ -46,6 +48,12 @@ class Description:
         refuse_secrets([*self.plan.words, *_words_of(self.shell_lines)])
         if self.on_end_delay and self.on_end is None:
             raise UsageError("--on-end-delay is the time before --on-end COMMAND: give that too.")
+        for name in self.job.environment:
+            if name in _names_on_host():
+                raise UsageError(
+                    f"--env {name}: the scripts that start the run on the host use this name "
+                    "themselves. Give the variable another."
+                )
 
     @property
     def shell_lines(self) -> tuple[str, ...]:
@@ -163,6 +171,14 @@ def _inside(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
+
+
+@lru_cache(maxsize=1)
+def _names_on_host() -> frozenset[str]:
+    """Variables that the scripts on the host read, and set for themselves."""
+    scripts = resources.files("voicehub_remote").joinpath("on_host").iterdir()
+    texts = [path.read_text("utf-8") for path in scripts if path.name.endswith(".sh")]
+    return frozenset(name for text in texts for name in re.findall(r"\$\{?([a-z_]+)", text))
 
 
 def name_of(preset: str) -> str:
