@@ -58,7 +58,12 @@ def roomy(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def told(outcome: Any) -> list[str]:
-    return [line for line in outcome.stdout.splitlines() if line.startswith(("memory", "warning"))]
+    lines = [line for line in outcome.stdout.splitlines() if "process grew" not in line]
+    return [line for line in lines if line.startswith(("memory", "warning"))]
+
+
+def measured(outcome: Any) -> list[str]:
+    return [line for line in outcome.stdout.splitlines() if "process grew" in line]
 
 
 def test_the_estimate_stands_beside_what_the_machine_has(
@@ -70,6 +75,9 @@ def test_the_estimate_stands_beside_what_the_machine_has(
     (line,) = told(outcome)
     assert line.startswith("memory: 0.0 MiB estimated for the worst batch (8 samples), 3.00 GiB")
     assert outcome.stdout.index(line) < outcome.stdout.index("step 2/12")
+    (beside,) = measured(outcome)
+    assert "MiB in the first 10 updates" in beside and "0.0 MiB estimated" in beside
+    assert outcome.stdout.index("step 8/12") < outcome.stdout.index(beside)
 
 
 def test_a_machine_with_less_is_warned_of_and_trains(
@@ -100,7 +108,7 @@ def test_advice_that_fails_ends_no_run(
 def test_a_run_is_the_same_bit_for_bit_with_it_and_without(cli: Run, work: Path) -> None:
     assert cli("train", "toy/tiny", *DATA, "training.output_dir=with").code == 0
     without = cli("train", "toy/tiny", *DATA, "training.output_dir=without", "--no-estimate")
-    assert without.code == 0 and not told(without)
+    assert without.code == 0 and not told(without) and not measured(without)
     files = [path.relative_to(work / "with") for path in (work / "with").rglob("*.safetensors")]
     assert len(files) > 1
     for name in files:
@@ -161,7 +169,7 @@ def test_every_stage_of_a_chain_is_estimated_from_the_first(
     preset.write_text(STAGED)
     outcome = cli("train", "staged", *DATA)
     assert outcome.code == 0, outcome.stderr
-    assert len(told(outcome)) == 2
+    assert len(told(outcome)) == len(measured(outcome)) == 2
 
 
 def test_of_several_processes_the_first_alone_estimates(

@@ -15,6 +15,7 @@ from voicehub.planning.advice import Situation, how_to_fit
 from voicehub.planning.aside import Aside, AsideError
 from voicehub.planning.capacity import Capacity, capacity_of
 from voicehub.planning.cards import FRAGMENTATION, gib
+from voicehub.planning.resident import ResidentGrowth
 from voicehub.trainer.arguments import TrainingArguments
 from voicehub.trainer.callbacks import TrainerCallback
 
@@ -148,8 +149,7 @@ def _estimate(
 class EstimateCallback(TrainerCallback):
     """Tells the estimate of a run, a warning where the device has less, and what was measured.
 
-    On a CPU nothing is measured: what a process grows by there is as much its libraries and the
-    holes of the C library's allocator as tensors.
+    On a CPU that is what the process grew by, which is more than its tensors, and said so.
 
     Args:
         estimates: of this run among others.
@@ -171,6 +171,7 @@ class EstimateCallback(TrainerCallback):
         self._device = request.config.training.device
         #: Of main memory as it is before the model takes its part.
         self._capacity = capacity_of("cpu", sharing=processes) if self._device == "cpu" else None
+        self._growth = ResidentGrowth() if self._device == "cpu" else None
         self._peak: int | None = None
         self._updates = 0
         self._waiting = True  # for the estimate
@@ -240,15 +241,23 @@ class EstimateCallback(TrainerCallback):
 
     def _measure(self) -> None:
         self._done = True
-        if self._peak is None or not self._device.startswith("cuda"):
+        if self._peak is None:
             return
-        import torch
+        estimated = f"{gib(self._peak)} estimated for the worst batch"
+        if self._device.startswith("cuda"):
+            import torch
 
-        most = torch.cuda.max_memory_allocated(torch.device(self._device))
-        self._console.tell(
-            f"memory: {gib(most)} at most in the first {self._updates} updates; {gib(self._peak)} "
-            "estimated for the worst batch"
-        )
+            most = torch.cuda.max_memory_allocated(torch.device(self._device))
+            self._console.tell(
+                f"memory: {gib(most)} at most in the first {self._updates} updates; {estimated}"
+            )
+            return
+        grown = None if self._growth is None else self._growth.most()
+        if grown is not None:
+            self._console.tell(
+                f"memory: the process grew by {gib(grown)} in the first {self._updates} updates, "
+                f"libraries and gaps between tensors included; {estimated}"
+            )
 
 
 def _told(
