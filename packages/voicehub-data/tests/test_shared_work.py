@@ -44,6 +44,7 @@ def test_one_that_was_stopped_is_not_waited_for(monkeypatch):
     process.start()
     theirs.close()
     os.kill(process.pid, signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)  # until it stands still, SIGTERM would end it
     shared_work._Worker(process, ours).end()
     assert process.exitcode == -signal.SIGKILL
 
